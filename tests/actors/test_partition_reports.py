@@ -174,6 +174,29 @@ async def test_only_replica_that_was_not_ready_leads_after_its_delay() -> None:
         assert cluster.valid == [1]
 
 
+@pytest.mark.parametrize(
+    ("error", "times_ms"),
+    [(OSError("disk full"), [0, 1_000, 3_000, 7_000]), (NotReady(2_500, "it is cold"), [0, 2_500, 5_000, 7_500])],
+)
+async def test_only_replica_is_called_again_after_its_pauses(error: Exception, times_ms: list[float]) -> None:
+    """The controller stops the replica, which has led before, after each failure. The pauses are not cut short."""
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1,)})
+        await settle()
+        called: list[float] = []
+
+        def prepare() -> None:
+            called.append(cluster.clock.monotonic_ms())
+            raise error
+
+        cluster.prepare[1] = prepare
+        await cluster.leading[1].resign("too hot")
+        for _ in range(9_000 // 250):
+            await cluster.clock.advance(250)
+
+        assert [at_ms - called[0] for at_ms in called] == times_ms
+
+
 async def test_report_of_another_registration_is_rejected() -> None:
     async with open_cluster() as cluster:
         await cluster.controller.create_topic("t", assignment={0: (1, 2)})
@@ -248,6 +271,12 @@ def status_of(cluster: Cluster, broker: int) -> ReplicaStatus | None:
     return None if report is None else report.status
 
 
+def handler_events(cluster: Cluster) -> list[tuple[str, str]]:
+    """Returns the statuses and details of the events about handlers."""
+    events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
+    return [(event.status, event.detail) for event in events if isinstance(event, HandlerEvent)]
+
+
 def verdict_of(cluster: Cluster, broker: int) -> str:
     candidates = {candidate.broker: candidate for candidate in cluster.controller.explain(T0).candidates}
     return candidates[broker].verdict
@@ -292,9 +321,9 @@ async def test_reason_of_a_resignation_is_in_the_events() -> None:
         await cluster.leading[1].resign("too hot")
         await settle()
 
-        events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
-        told = [(event.status, event.detail) for event in events if isinstance(event, HandlerEvent)]
-        assert told == [("not_ready", "lead: too hot"), ("ready", "")]
+        assert handler_events(cluster) == [("not_ready", "lead: too hot")]
+        await cluster.clock.advance(1_000)
+        assert handler_events(cluster) == [("not_ready", "lead: too hot"), ("ready", "")]
 
 
 async def test_call_that_takes_long_is_shown() -> None:

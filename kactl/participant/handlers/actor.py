@@ -17,6 +17,7 @@ from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
 
+from .back_off import BACKOFFS_MS, BackOff
 from .environment import Environment
 from .handler import Follower, PartitionHandler
 from .orders import Follow, HandlerState, Lead, Order, Stop
@@ -25,8 +26,6 @@ from .waiting import Signal
 
 log = logger(__name__)
 
-# After each failure in a row; the next one is permanent.
-BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
 # A call that takes longer is reported, so that an operator sees what a partition waits for.
 BUSY_MS: Final = 1_000.0
 # States that remain when no call is in progress.
@@ -59,7 +58,7 @@ class PartitionActor:
         self._failures = 0
         # The report of STUCK or ERROR, and when it was made; None if the handler is in neither.
         self._lasting: tuple[PartitionReport, float] | None = None
-        self._reset = False
+        self._back_off: BackOff | None = None
         self._resigned: NotReady | None = None
         self._has_slot = False
 
@@ -120,8 +119,8 @@ class PartitionActor:
         if self.state is HandlerState.ERROR:
             self.state, self._lasting = HandlerState.IDLE, None
             self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY, recovered=True))
-        elif self.state is HandlerState.BACKING_OFF:
-            self._reset = True
+        elif self._back_off is not None:
+            self._back_off.end()
             self._signal.set()
 
     def begin_life(self) -> None:
@@ -148,11 +147,7 @@ class PartitionActor:
 
     async def _run(self) -> None:
         try:
-            while (order := self._deletion or self._pending) is not None:
-                if order is self._deletion:
-                    self._deletion = None
-                else:
-                    self._pending = None
+            while (order := await self._next()) is not None:
                 self._current = order
                 order.begun = True
                 self._environment.began(self.name, order)
@@ -160,22 +155,55 @@ class PartitionActor:
                 order.ticket.finish()
                 if self.state not in _LASTING:
                     self.state = HandlerState.IDLE
-        except Exception:
+        except Exception as error:
             # A bug here must not end the participant, and with it all other partitions.
             log.exception("the actor of %s has failed", self.name)
-            self.state = HandlerState.ERROR
+            self.state, self._back_off = HandlerState.ERROR, None
+            try:
+                self._give_up(self._current, error)
+            except Exception:
+                log.exception("the error of the actor of %s could not be reported", self.name)
         finally:
             self._running, self._current = False, None
         self._environment.is_idle(self)
 
+    async def _next(self) -> Order | None:
+        """Take the next order, as soon as the back-off allows it. Returns None if there is none."""
+        if self._back_off is not None:
+            await self._pause(self._back_off)
+        order = self._deletion or self._pending
+        if order is self._deletion:
+            self._deletion = None
+        else:
+            self._pending = None
+        return order
+
+    async def _pause(self, back_off: BackOff) -> None:
+        """Wait for the end of a back-off, or for a stop.
+
+        The controller stops a replica because of the failure itself, so a stop does not end the back-off.
+        """
+        self.state = HandlerState.BACKING_OFF
+
+        def is_over() -> bool:
+            return back_off.left_ms <= 0 or self._deletion is not None or back_off.is_ended_by(self._pending)
+
+        await self._signal.wait_for(lambda: is_over() or isinstance(self._pending, Stop), back_off.left_ms)
+        if isinstance(self._pending, Stop) and not is_over():
+            return
+        self.state, self._back_off = HandlerState.IDLE, None
+        self._report(back_off.order, ReplicaStatus.READY, "", recovered=True)
+
     async def _carry_out(self, order: Order) -> None:
         if isinstance(order, Stop) and order.silent:
             return
+        if self.handler is None and self._back_off is not None:
+            return  # a stop of a handler that could not be made
         if self.handler is None:
             try:
                 self.handler = self._environment.make(self.name)
             except Exception as error:
-                await self._fail(order, "making", error)
+                self._fail(order, "making", error)
                 return
         match order:
             case Lead():
@@ -227,7 +255,7 @@ class PartitionActor:
 
         lapsed = await self._body(order, lead, "lead", lambda: self.leader is not leader)
         if lapsed and self._resigned is not None:
-            await self._fail(order, "lead", self._resigned)
+            self._fail(order, "lead", self._resigned)
             return False
         return lapsed
 
@@ -306,8 +334,8 @@ class PartitionActor:
         in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), min(BUSY_MS, limit_ms))
         is_busy = False
         if not in_time and limit_ms > BUSY_MS:
-            # A busy replica counts as ready, which one in ERROR is not while it stops.
-            is_busy = self.state is not HandlerState.ERROR
+            # A busy replica counts as ready, which one that has failed is not while it stops.
+            is_busy = self.state is not HandlerState.ERROR and self._back_off is None
             if is_busy:
                 self._report(order, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
             in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms - BUSY_MS)
@@ -323,7 +351,7 @@ class PartitionActor:
         if error is not None and is_cancelled():
             log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=error)
         elif error is not None:
-            await self._fail(order, what, error)
+            self._fail(order, what, error)
         return error is None and not is_cancelled()
 
     def _take_slot(self) -> bool:
@@ -357,7 +385,7 @@ class PartitionActor:
                 log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=phase.error)
             return lost and not self._is_superseded()
         if phase.error is not None:
-            await self._fail(order, what, phase.error)
+            self._fail(order, what, phase.error)
         return False
 
     def _start(self, call: Callable[[], Awaitable[object]]) -> Phase:
@@ -382,7 +410,7 @@ class PartitionActor:
 
     async def _wait_for_stuck(self, order: Order, phase: Phase, before: HandlerState) -> None:
         """Refuse all orders until a call has ended that ignores its cancellation."""
-        self.state = HandlerState.STUCK
+        self.state, self._back_off = HandlerState.STUCK, None
         self._release_slot()
         margin_ms = self._environment.margin_ms
         detail = f"the call was cancelled while {before.value}, and has not ended {margin_ms:.0f} ms later"
@@ -396,8 +424,8 @@ class PartitionActor:
         log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
         self._report(order, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended")
 
-    async def _fail(self, order: Order, what: str, error: Exception) -> None:
-        """Refuse an order that has failed, and back off."""
+    def _fail(self, order: Order, what: str, error: Exception) -> None:
+        """Refuse an order that has failed, and begin to back off."""
         self._refuse(order)
         detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
         if self.state is HandlerState.ERROR:
@@ -407,25 +435,30 @@ class PartitionActor:
         elif isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self.name, error)
             self._report(order, ReplicaStatus.NOT_READY, detail)
-            await self._back_off(order, error.retry_after_ms)
+            self._back_off = BackOff(order, error.retry_after_ms, self._environment.clock, self._back_off)
         elif self._failures < len(BACKOFFS_MS):
             log.error("%s of the handler of %s has failed", what, self.name, exc_info=error)
             self._report(order, ReplicaStatus.FAILED, detail)
             self._failures += 1
-            await self._back_off(order, BACKOFFS_MS[self._failures - 1])
+            delay_ms = BACKOFFS_MS[self._failures - 1]
+            self._back_off = BackOff(order, delay_ms, self._environment.clock, self._back_off)
         else:
             log.error("the handler of %s has failed %d times in a row: reset the replica to use it again", self.name,
                       self._failures + 1, exc_info=error)  # fmt: skip
-            self.state = HandlerState.ERROR
+            self.state, self._back_off = HandlerState.ERROR, None
             self._refuse_pending()
             self._report(order, ReplicaStatus.ERROR, detail)
 
-    async def _back_off(self, order: Order, delay_ms: float) -> None:
-        """Wait before the next order to lead. Another order, or a reset, ends the wait."""
-        self.state = HandlerState.BACKING_OFF
-        self._reset = False
-        await self._signal.wait_for(lambda: self._reset or isinstance(self._pending, Follow | Stop), delay_ms)
-        self._report(order, ReplicaStatus.READY, "", recovered=True)
+    def _give_up(self, order: Order | None, error: Exception) -> None:
+        """Refuse all orders after an error of the actor itself."""
+        self._end_leader()
+        self._release_slot()
+        if self._phase is not None:
+            self._phase.cancel()
+        self._refuse_pending()
+        if order is not None:
+            self._refuse(order)
+            self._report(order, ReplicaStatus.ERROR, f"internal error: {error!r}")
 
     def _report(
         self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0, recovered: bool = False

@@ -19,8 +19,9 @@ class HandlerState(enum.Enum):
                                                                  │                                └──▶ STUCK
                                                                  └──fourth failure──▶ ERROR
 
-    FOLLOWING and STOPPING are alike, without the wait. STUCK becomes ERROR when the call has ended after all. A handler
-    in ERROR stays so while it is stopped, and becomes IDLE when its replica is deleted.
+    FOLLOWING and STOPPING are alike, without the wait. A handler that backs off goes on with it after STOPPING. STUCK
+    becomes ERROR when the call has ended after all. A handler in ERROR stays so while it is stopped, and becomes IDLE
+    when its replica is deleted.
     """
 
     IDLE = "idle"
@@ -30,7 +31,7 @@ class HandlerState(enum.Enum):
     FOLLOWING = "following"
     STOPPING = "stopping"
     ENDING = "ending"  # a cancelled call has not ended yet
-    BACKING_OFF = "backing off"  # no order is carried out until the delay is over
+    BACKING_OFF = "backing off"  # no order to lead is carried out until the delay is over
     STUCK = "stuck"  # a cancelled call did not end in time; no other call is made
     ERROR = "error"  # failed too often, until a reset, a deletion or the next registration
 

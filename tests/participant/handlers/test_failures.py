@@ -39,11 +39,6 @@ def waiting_for(event: anyio.Event) -> Any:
     return call
 
 
-async def ignoring_its_cancellation(_: object) -> None:
-    with anyio.CancelScope(shield=True):
-        await anyio.sleep_forever()
-
-
 def statuses(handled: Handled) -> list[ReplicaStatus]:
     return [status for _, status in handled.reports]
 
@@ -148,6 +143,160 @@ async def test_order_to_follow_ends_a_back_off(network: Network, handled: Handle
         assert statuses(handled) == [FAILED, READY]
 
 
+@pytest.mark.parametrize(
+    ("error", "delay_ms", "status"),
+    [(OSError("disk full"), 1_000, FAILED), (NotReady(300, "the cache is cold"), 300, ReplicaStatus.NOT_READY)],
+)
+async def test_stop_does_not_end_a_back_off(
+    network: Network, handled: Handled, error: Exception, delay_ms: int, status: ReplicaStatus
+) -> None:
+    """The controller sends it because of the failure."""
+    handled.scripts[ORDERS_0, "lead"] = raising(error)
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop"]
+        assert handled.state() is HandlerState.BACKING_OFF
+        del handled.scripts[ORDERS_0, "lead"]
+        tasks.start_soon(network.lead_and_follow, 1, LED.but(leader_epoch=9))
+        await network.clock.advance(delay_ms - 1)
+        before = statuses(handled), handled.calls_of()[3:]
+        await network.clock.advance(1)
+
+        assert before == ([status], [])
+        assert statuses(handled) == [status, READY]
+        assert handled.calls_of()[3:] == ["prepare 1.9", "lead 1.9"]
+
+
+async def test_deletion_ends_a_back_off(network: Network, handled: Handled) -> None:
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    async with handled.running_participant():
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
+        await settle()
+
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+        assert statuses(handled) == [FAILED, READY]
+
+
+async def test_deletion_ends_a_back_off_before_the_order_for_the_next_topic(network: Network, handled: Handled) -> None:
+    """Both orders arrive before a stop within the back-off has ended."""
+    release = anyio.Event()
+
+    async def stop(_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    handled.scripts[ORDERS_0, "stop"] = stop
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
+        await network.clock.advance(50)
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
+        await network.clock.advance(50)
+        tasks.start_soon(network.lead_and_follow, 1, NEXT)
+        await network.clock.advance(50)
+        release.set()
+        await settle()
+
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop", "delete", "prepare 1.0"]
+
+
+async def test_back_off_ends_with_the_registration(network: Network, handled: Handled) -> None:
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    async with handled.running_participant() as participant:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
+        await participant.restart()
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop", "stop"]
+        assert handled.state() is None
+        await network.send(1, update_metadata())
+        await network.clock.advance(1_000)
+
+        assert statuses(handled) == [FAILED]
+
+
+async def test_long_stop_within_a_back_off_delays_its_end(network: Network, handled: Handled) -> None:
+    """A busy replica would count as ready."""
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    stopped = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
+        await network.clock.advance(5_000)
+        during = statuses(handled)
+        stopped.set()
+        await settle()
+
+        assert during == [FAILED]
+        assert statuses(handled) == [FAILED, READY]
+
+
+@pytest.mark.parametrize(("error", "delay_ms"), [(OSError("busy"), 2_000), (NotReady(300, "not now"), 1_000)])
+async def test_failed_stop_within_a_back_off_does_not_shorten_it(
+    network: Network, handled: Handled, error: Exception, delay_ms: int
+) -> None:
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    handled.scripts[ORDERS_0, "stop"] = raising(error)
+    async with handled.running_participant():
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
+        handled.scripts.clear()
+        await network.clock.advance(delay_ms - 1)
+        assert handled.state() is HandlerState.BACKING_OFF
+        assert READY not in statuses(handled)
+        await network.clock.advance(1)
+
+        assert handled.state() is HandlerState.IDLE
+        assert statuses(handled).count(READY) == 1
+
+
+async def test_stuck_stop_ends_a_back_off_without_being_ready(network: Network, handled: Handled) -> None:
+    release = anyio.Event()
+
+    async def stuck(_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    handled.scripts[ORDERS_0, "stop"] = stuck
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
+        await network.clock.advance(30_000)
+        await network.clock.advance(MARGIN_MS)
+        release.set()
+        await network.clock.advance(5_000)
+
+        assert statuses(handled) == [FAILED, ReplicaStatus.STUCK, ReplicaStatus.ERROR]
+        assert handled.state() is HandlerState.ERROR
+
+
+async def test_reset_ends_a_back_off_also_during_a_stop(network: Network, handled: Handled) -> None:
+    handled.scripts[ORDERS_0, "lead"] = raising(NotReady(60_000, "the cache is cold"))
+    stopped = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
+        await network.clock.advance(500)
+        await participant.reset(ORDERS_0)
+        stopped.set()
+        await settle()
+
+        assert statuses(handled) == [ReplicaStatus.NOT_READY, READY]
+
+
 @pytest.mark.parametrize("call", ["prepare", "stop"])
 async def test_transition_has_a_time_limit(network: Network, handled: Handled, call: str) -> None:
     async def hang(_: object) -> None:
@@ -237,6 +386,57 @@ async def test_handler_that_cannot_be_made_is_a_failure(network: Network, handle
         hosting._make = fail
 
         assert await network.lead_and_follow(1, LED) == [56]
+
+
+async def test_handler_that_cannot_be_made_is_not_made_for_a_stop(network: Network, handled: Handled) -> None:
+    """The order to lead was accepted while the handler of the deleted replica of the name still ran."""
+    deleted = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(deleted)
+    made: list[object] = []
+
+    def fail(name: object) -> Any:
+        made.append(name)
+        raise OSError("no such file")
+
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
+        await network.clock.advance(100)
+        tasks.start_soon(network.lead_and_follow, 1, NEXT)
+        await network.clock.advance(100)
+        hosting = participant._hosting
+        assert hosting is not None
+        hosting._make = fail
+        deleted.set()
+        await settle()
+        assert statuses(handled) == [FAILED]
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=1, topic_id=NEXT.topic_id))
+        await network.clock.advance(999)
+        before = statuses(handled)
+        await network.clock.advance(1)
+
+        assert (before, statuses(handled)) == ([FAILED], [FAILED, READY])
+        assert made == [ORDERS_0]
+        assert handled.state() is None
+
+
+async def test_error_of_the_actor_itself_is_reported(
+    network: Network, handled: Handled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> Any:
+        raise RuntimeError("a bug")
+
+    async with handled.running_participant():
+        with monkeypatch.context() as patch:
+            patch.setattr("kactl.participant.handlers.actor.Leader", fail)
+            responses = await network.lead_and_follow(1, LED)
+        await settle()
+
+        assert responses == [56]
+        assert handled.state() is HandlerState.ERROR
+        report = PartitionReport(ORDERS_0, 7, ReplicaStatus.ERROR, "internal error: RuntimeError('a bug')")
+        assert handled.last_report == report
+        assert await network.lead_and_follow(1, StateRow(BILLS_0)) == [0]
 
 
 async def test_report_is_repeated_until_the_controller_has_received_it(network: Network, handled: Handled) -> None:
