@@ -106,7 +106,7 @@ class Incarnation:
         self._calls = calls
         self._hosting = hosting
         self._listened: Lease | None = None  # the lease under which the listener leads; None if it was stopped
-        self.reporter = Reporter(broker, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
+        self.reporter = Reporter(broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
         self._listener_leases = ListenerLeases(listener, calls, self.hosted, report=self.reporter.add)
         self._leadership_reporter = LeadershipReporter(
             broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock

@@ -197,6 +197,23 @@ async def test_only_replica_is_called_again_after_its_pauses(error: Exception, t
         assert [at_ms - called[0] for at_ms in called] == times_ms
 
 
+async def test_replica_with_a_failed_directory_is_not_started_after_its_back_off() -> None:
+    async with open_cluster() as cluster:
+        await cluster.controller.create_topic("t", assignment={0: (1,)})
+        await settle()
+        await cluster.leading[1].resign("the disk is slow")
+        await settle()
+        await cluster.brokers[1].fail_directory([T0])
+        await settle()
+        before = cluster.controller.partition(T0)
+        await cluster.clock.advance(5_000)
+
+        assert before is not None
+        assert before.leader == NO_LEADER
+        assert cluster.controller.partition(T0) == before
+        assert status_of(cluster, 1) is ReplicaStatus.NOT_READY
+
+
 async def test_report_of_another_registration_is_rejected() -> None:
     async with open_cluster() as cluster:
         await cluster.controller.create_topic("t", assignment={0: (1, 2)})

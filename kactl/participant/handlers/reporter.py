@@ -20,14 +20,24 @@ class Reporter:
     """Sends the last report of each partition, in the order of the reports.
 
     Args:
+        hosted: the replicas of the same registration.
         epoch: returns the broker epoch.
 
     Attributes:
         leaders: reports the leaderships that act.
     """
 
-    def __init__(self, broker: int, *, epoch: Callable[[], int], controller: Controller, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker: int,
+        hosted: HostedReplicas,
+        *,
+        epoch: Callable[[], int],
+        controller: Controller,
+        clock: Clock,
+    ) -> None:
         self._broker = broker
+        self._hosted = hosted
         self._epoch = epoch
         self._controller = controller
         self._clock = clock
@@ -36,15 +46,21 @@ class Reporter:
         self.leaders = LeaderReporter(broker, epoch=epoch, controller=controller, clock=clock)
 
     def add(self, report: PartitionReport) -> None:
-        """Queue a report in place of an earlier one of the partition."""
+        """Queue a report in place of an earlier one of the partition.
+
+        A replica whose directory has failed cannot be started, whatever its handler can do: it is never ready.
+        """
+        view = None if report.status.is_failure else self._hosted.view(report.partition)
+        if view is not None and view.failed:
+            return
         self._waiting.pop(report.partition, None)
         self._waiting[report.partition] = report
         self._wake.set()
 
-    def add_failed(self, names: Iterable[TopicPartition], hosted: HostedReplicas) -> None:
+    def add_failed(self, names: Iterable[TopicPartition]) -> None:
         """Queue reports of replicas whose directory has failed."""
         for name in names:
-            view = hosted.view(name)
+            view = self._hosted.view(name)
             epoch = NO_EPOCH if view is None else view.leader_epoch
             self.add(PartitionReport(name, epoch, ReplicaStatus.FAILED, "its directory has failed"))
 

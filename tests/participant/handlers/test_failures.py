@@ -713,3 +713,59 @@ async def test_stuck_transition_does_not_keep_others_from_running(network: Netwo
         assert handled.state() is HandlerState.STUCK
         assert participant.leadership(BILLS_0) is not None
         release.set()
+
+
+# -- replicas whose directory fails
+
+
+async def test_replica_with_a_failed_directory_is_not_ready_after_a_back_off(
+    network: Network, handled: Handled
+) -> None:
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    async with handled.running_participant() as participant:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await participant.fail_directory([ORDERS_0])
+        await network.clock.advance(5_000)
+
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop"]
+        assert statuses(handled) == [FAILED]
+
+
+async def test_replica_that_has_never_led_is_not_ready_with_a_failed_directory(
+    network: Network, handled: Handled
+) -> None:
+    """Its first order has failed, so the participant knows no leader epoch of it."""
+    handled.scripts[ORDERS_0, "prepare"] = raising(OSError("disk full"))
+    async with handled.running_participant() as participant:
+        assert await network.lead_and_follow(1, LED) == [56]
+        await participant.fail_directory([ORDERS_0])
+        await network.clock.advance(5_000)
+
+        assert statuses(handled) == [FAILED]
+
+
+async def test_long_stop_after_the_failure_of_a_directory_is_not_reported(network: Network, handled: Handled) -> None:
+    """A report that it is busy, and then ready, would have the controller use it again."""
+    stopped = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
+    async with handled.running_participant() as participant:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        await participant.fail_directory([ORDERS_0])
+        await network.clock.advance(5_000)
+        stopped.set()
+        await settle()
+
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop"]
+        assert statuses(handled) == []
+
+
+async def test_reset_does_not_make_a_replica_with_a_failed_directory_ready(network: Network, handled: Handled) -> None:
+    async with handled.running_participant() as participant:
+        await fail_for_good(network, handled)
+        await participant.fail_directory([ORDERS_0])
+        await participant.reset(ORDERS_0)
+        await settle()
+
+        assert statuses(handled) == []
