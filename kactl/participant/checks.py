@@ -152,6 +152,14 @@ def _put_deleted(
             controller_epoch[position] = deleted.controller_epoch
 
 
+def reject_failed(states: PartitionStates, hosted: HostedReplicas, plan: LeaderAndIsrPlan) -> None:
+    """Remove the rows from a plan whose directory has failed while their actions were in progress."""
+    rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
+    failed = (plan.lead | plan.follow) & _local(hosted.failed, rows, False)
+    plan.error[failed] = ErrorCode.KAFKA_STORAGE_ERROR
+    plan.lead[failed] = plan.follow[failed] = False
+
+
 def leader_and_isr_response(states: PartitionStates, error: Shorts) -> LeaderAndIsrResponse:
     """Returns the response to a LeaderAndIsr that was accepted."""
     return LeaderAndIsrResponse(error=0, partitions=_of(states, error))

@@ -148,12 +148,10 @@ class Handover:
         hosted = self._hosted
         for name in names:
             epoch = int(hosted.leader_epoch[hosted.index.find_one(name)])
-            if epoch == NO_EPOCH:
-                continue
-            if self._hosting is None:
-                self.ended(name, epoch + 1, forever=True)
-            else:
+            if self._hosting is not None:
                 self._hosting.stop_failed(name, epoch)
+            elif epoch != NO_EPOCH:
+                self.ended(name, epoch + 1, forever=True)
 
     def _ended(self, names: Names, leader_epoch: Ints) -> None:
         """Report ends, and begin no leadership below these epochs without a release."""

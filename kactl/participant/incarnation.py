@@ -365,9 +365,11 @@ class Incarnation:
             deferred = await self._calls.run(lead, names, free, plan.error, leads=True)
             self._listener_leases.wait(names.take(deferred))
             plan.lead[:] = free | held
+        checks.reject_failed(states, self.hosted, plan)
         self.hosted.apply(states, plan.lead, Role.LEADER, held=held)
         if overrides(listener, "became_follower"):
             await self._calls.run(follow, names, plan.follow, plan.error)
+            checks.reject_failed(states, self.hosted, plan)
         self.hosted.apply(states, plan.follow, Role.FOLLOWER)
         self.hosted.update_topic_ids(states, plan.id_only)
         self._handover.carried_out(states, plan.follow, ordered & ~plan.lead & ~plan.follow, controller_epoch)

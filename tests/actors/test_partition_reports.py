@@ -214,6 +214,20 @@ async def test_replica_with_a_failed_directory_is_not_started_after_its_back_off
         assert status_of(cluster, 1) is ReplicaStatus.NOT_READY
 
 
+async def test_next_leader_does_not_wait_for_one_whose_directory_fails_as_it_begins() -> None:
+    async with open_cluster() as cluster:
+        cluster.stalled = anyio.Event()
+        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+        await settle()
+        await cluster.brokers[1].fail_directory([T0])
+        cluster.stalled.set()
+        await settle()
+        await cluster.clock.advance(1_000)
+
+        assert cluster.leader == 2
+        assert cluster.valid == [2]
+
+
 async def test_report_of_another_registration_is_rejected() -> None:
     async with open_cluster() as cluster:
         await cluster.controller.create_topic("t", assignment={0: (1, 2)})

@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import StateSent
 from kactl.messages.leases import LeadershipsReported
-from kactl.participant import Participant
+from kactl.model import TopicPartition
+from kactl.participant import Listener, Participant
 from kactl.participant.leadership_reports import REPEAT_MS
 from tests.support.clocks import settle
 from tests.support.control_requests import (
@@ -175,6 +177,39 @@ async def test_failed_directory_ends_the_leadership(
     await participant.fail_directory([ORDERS_0])
     await settle()
     assert reports.ended() == ["orders-0 at 5"]
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_directory_that_fails_during_an_order_ends_the_leadership(
+    network: Network, reports: Reports, leader: int
+) -> None:
+    """The participant has the leader epoch of an order only once it is carried out."""
+    begun, done = anyio.Event(), anyio.Event()
+
+    class Slow(Listener):
+        async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+            begun.set()
+            await done.wait()
+
+        async def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> None:
+            begun.set()
+            await done.wait()
+
+    codes: list[int] = []
+
+    async def order() -> None:
+        codes.extend(await network.lead_and_follow(1, StateRow(ORDERS_0, leader=leader, leader_epoch=4)))
+
+    async with network.participant(listener=Slow()) as participant, anyio.create_task_group() as tasks:
+        await network.send(1, update_metadata(StateRow(ORDERS_0)))
+        tasks.start_soon(order)
+        await begun.wait()
+        await participant.fail_directory([ORDERS_0])
+        done.set()
+        await settle()
+
+        assert codes == [56]
+        assert reports.ended() == ["orders-0 at 5"]
 
 
 async def test_leaderships_that_a_new_controller_does_not_name_end(

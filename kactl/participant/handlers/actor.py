@@ -13,7 +13,7 @@ import msgspec
 
 from kactl.errors import ErrorCode, NotReady
 from kactl.messages.broker import DETAIL_MAX, PartitionReport
-from kactl.model import ReplicaStatus, TopicPartition
+from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
 
@@ -63,6 +63,12 @@ class PartitionActor:
         self._has_slot = False
 
     # -- called in the event loop, by the participant
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the newest order that waits or is in progress; NO_EPOCH if there is none."""
+        order = self._pending or self._current
+        return NO_EPOCH if order is None else order.leader_epoch
 
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""

@@ -195,9 +195,15 @@ class HandlerHosting:
             self._submit(name, Stop(results.ticket(row), epoch, deleted=deleted))
 
     def stop_failed(self, name: TopicPartition, leader_epoch: int) -> None:
-        """Stop a replica with a failed directory."""
-        if name in self._actors:
-            self._submit(name, Stop(Results(self.clock).ticket(0), leader_epoch))
+        """Stop a replica with a failed directory, and end its leadership.
+
+        Args:
+            leader_epoch: of the last order that was carried out; a later one may be in progress.
+        """
+        actor = self._actors.get(name)
+        if actor is not None:
+            epoch = max(leader_epoch, actor.leader_epoch)
+            self._submit(name, Stop(Results(self.clock).ticket(0), epoch))
 
     def release(self, name: TopicPartition, leader_epoch: int) -> None:
         """Begin a leadership that waits for its release."""

@@ -769,3 +769,26 @@ async def test_reset_does_not_make_a_replica_with_a_failed_directory_ready(netwo
         await settle()
 
         assert statuses(handled) == []
+
+
+@pytest.mark.parametrize("before", [[], [LED.but(leader_epoch=4)]], ids=["first", "later"])
+async def test_leadership_ends_that_begins_while_its_directory_fails(
+    network: Network, handled: Handled, before: list[StateRow]
+) -> None:
+    """The participant has the leader epoch of an order once it is carried out, or has waited for some time."""
+    prepared = anyio.Event()
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        for row in before:
+            await network.lead_and_follow(1, row)
+        handled.scripts[ORDERS_0, "prepare"] = waiting_for(prepared)
+        handled.calls.clear()
+        tasks.start_soon(network.lead_and_follow, 1, LED)
+        await settle()
+        await participant.fail_directory([ORDERS_0])
+        prepared.set()
+        await settle()
+
+        assert handled.calls_of() == ["prepare 1.7", "stop"]
+        assert participant.leadership(ORDERS_0) is None
+        assert [end for _, end in handled.ended] == ["orders-0 at 8"]
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=8)) == [56]
