@@ -1,5 +1,5 @@
 """Application code of partitions: the order of its calls, their time limits, and what becomes of their failures.
 
-incarnation ──orders──▶ hosting ──▶ one actor per partition ──phases──▶ PartitionHandler
-                               └──▶ listener calls ─────────────────▶ Listener
+incarnation ──orders──▶ hosting ──▶ one actor per partition ──calls──▶ PartitionHandler
+                               └──▶ listener calls ────────────────▶ Listener
 """

@@ -3,35 +3,32 @@
 The newest order wins: it cancels the call in progress and replaces an order that waits. Its own first call begins after
 the cancelled one has ended. A call that does not end within the margin after its cancellation is STUCK, and the
 partition gets no other call; no other partition is affected. `HandlerState` shows the states.
+
+The actor has the orders, the state and the leadership. `HandlerCalls` makes the calls, and `HandlerFailures` has the
+pauses after failures and the reports to the controller.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import anyio
-import msgspec
 
 from kactl.errors import ErrorCode, NotReady
-from kactl.messages.broker import DETAIL_MAX, PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
 
-from .back_off import BACKOFFS_MS, BackOff
 from .environment import Environment
 from .handler import Follower, PartitionHandler
+from .handler_calls import BUSY_MS, Call, CallStuck, HandlerCalls
+from .handler_failures import BACKOFFS_MS, BackOff, HandlerFailures
 from .orders import Follow, HandlerState, Lead, Order, Stop
-from .phase import Phase
 from .waiting import Signal
 
 log = logger(__name__)
 
-# A call that takes longer is reported, so that an operator sees what a partition waits for.
-BUSY_MS: Final = 1_000.0
 # States that remain when no call is in progress.
 _LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, HandlerState.ERROR})
-# No other report follows them by itself, so that they are repeated to each new controller.
-_LASTING_STATUSES: Final = frozenset({ReplicaStatus.STUCK, ReplicaStatus.ERROR})
 
 
 class PartitionActor:
@@ -53,14 +50,11 @@ class PartitionActor:
         self._running = False
         # A deletion that waits, before the order for the next topic of the name. The handler must not miss it.
         self._deletion: Stop | None = None
-        self._phase: Phase | None = None
         self._signal = Signal(environment.clock)
-        self._failures = 0
-        # The report of STUCK or ERROR, and when it was made; None if the handler is in neither.
-        self._lasting: tuple[PartitionReport, float] | None = None
-        self._back_off: BackOff | None = None
+        self._calls = HandlerCalls(environment, self._signal, self._enter_ending)
+        self._cancelled_state = HandlerState.IDLE  # in which the last call was cancelled
+        self._failures = HandlerFailures(name, environment)
         self._resigned: NotReady | None = None
-        self._has_slot = False
 
     # -- called in the event loop, by the participant
 
@@ -115,32 +109,33 @@ class PartitionActor:
             self.handler.lease_lost(leader)
         except Exception:
             log.exception("lease_lost of the handler of %s has failed; its tasks are cancelled", self.name)
-        if self._phase is not None:
-            self._phase.cancel()
+        self._calls.cancel()
         self._signal.set()
 
     def reset(self) -> None:
         """Forget earlier failures. A replica in ERROR is ready again; one whose call is stuck stays so."""
-        self._failures = 0
-        if self.state is HandlerState.ERROR:
-            self.state, self._lasting = HandlerState.IDLE, None
-            self._environment.report(PartitionReport(self.name, -1, ReplicaStatus.READY, recovered=True))
-        elif self._back_off is not None:
-            self._back_off.end()
+        if self._end_error():
+            self._failures.report(NO_EPOCH, ReplicaStatus.READY, recovered=True)
+        elif self._failures.back_off is not None:
+            self._failures.back_off.end()
             self._signal.set()
 
     def begin_life(self) -> None:
         """Forget failures under an earlier registration."""
-        self._failures = 0
-        if self.state is HandlerState.ERROR:
-            self.state, self._lasting = HandlerState.IDLE, None
+        self._end_error()
 
     def repeat_report(self) -> None:
         """Report STUCK or ERROR again, to a controller that did not receive the report."""
-        if self._lasting is not None:
-            report, made_ms = self._lasting
-            age_ms = report.age_ms + self._environment.clock.monotonic_ms() - made_ms
-            self._environment.report(msgspec.structs.replace(report, age_ms=age_ms))
+        self._failures.repeat_report()
+
+    def _end_error(self) -> bool:
+        """End ERROR, and forget earlier failures. Returns whether the handler was in ERROR."""
+        self._failures.forget()
+        if self.state is not HandlerState.ERROR:
+            return False
+        self.state = HandlerState.IDLE
+        self._failures.end_error()
+        return True
 
     def _end_leader(self) -> Leader | None:
         leader, self.leader = self.leader, None
@@ -157,14 +152,17 @@ class PartitionActor:
                 self._current = order
                 order.begun = True
                 self._environment.began(self.name, order)
-                await self._carry_out(order)
+                try:
+                    await self._carry_out(order)
+                except CallStuck:
+                    await self._wait_for_stuck(order)
                 order.ticket.finish()
                 if self.state not in _LASTING:
                     self.state = HandlerState.IDLE
         except Exception as error:
             # A bug here must not end the participant, and with it all other partitions.
             log.exception("the actor of %s has failed", self.name)
-            self.state, self._back_off = HandlerState.ERROR, None
+            self.state = HandlerState.ERROR
             try:
                 self._give_up(self._current, error)
             except Exception:
@@ -175,8 +173,8 @@ class PartitionActor:
 
     async def _next(self) -> Order | None:
         """Take the next order, as soon as the back-off allows it. Returns None if there is none."""
-        if self._back_off is not None:
-            await self._pause(self._back_off)
+        if self._failures.back_off is not None:
+            await self._pause(self._failures.back_off)
         order = self._deletion or self._pending
         if order is self._deletion:
             self._deletion = None
@@ -197,13 +195,13 @@ class PartitionActor:
         await self._signal.wait_for(lambda: is_over() or isinstance(self._pending, Stop), back_off.left_ms)
         if isinstance(self._pending, Stop) and not is_over():
             return
-        self.state, self._back_off = HandlerState.IDLE, None
-        self._report(back_off.order, ReplicaStatus.READY, "", recovered=True)
+        self.state = HandlerState.IDLE
+        self._failures.end_back_off()
 
     async def _carry_out(self, order: Order) -> None:
         if isinstance(order, Stop) and order.silent:
             return
-        if self.handler is None and self._back_off is not None:
+        if self.handler is None and self._failures.back_off is not None:
             return  # a stop of a handler that could not be made
         if self.handler is None:
             try:
@@ -309,83 +307,53 @@ class PartitionActor:
             order, lambda: handler.stop(deleted=order.deleted), "stop", cancellable=not order.deleted
         )
         if stopped and order.deleted:
-            self._forget(order)
-
-    def _forget(self, order: Stop) -> None:
-        """Forget a handler whose replica was deleted, with its failures: the next order is for another replica."""
-        self.handler, self._failures = None, 0
-        if self.state is HandlerState.ERROR:
-            self.state, self._lasting = HandlerState.IDLE, None
-            self._report(order, ReplicaStatus.READY, "")
+            # The next order is for another replica.
+            self.handler = None
+            if self._end_error():
+                self._failures.report(order.leader_epoch, ReplicaStatus.READY)
 
     def _is_superseded(self) -> bool:
         return self._pending is not None
 
     # -- calls of the handler
 
-    async def _transition(
-        self, order: Order, call: Callable[[], Awaitable[object]], what: str, *, cancellable: bool = True
-    ) -> bool:
+    async def _transition(self, order: Order, call: Call, what: str, *, cancellable: bool = True) -> bool:
         """Make a bounded call. Returns whether it succeeded; False also if a newer order has cancelled it."""
-        limit_ms = self._environment.transition_timeout_ms
+        is_busy = False
 
         def is_cancelled() -> bool:
             return cancellable and self._is_superseded()
 
-        await self._signal.wait(lambda: is_cancelled() or self._take_slot())
-        if not self._has_slot:
-            self._environment.slots.leave(self._signal)
-            return False
-        phase = self._start(call)
-        in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), min(BUSY_MS, limit_ms))
-        is_busy = False
-        if not in_time and limit_ms > BUSY_MS:
+        def report_busy() -> None:
             # A busy replica counts as ready, which one that has failed is not while it stops.
-            is_busy = self.state is not HandlerState.ERROR and self._back_off is None
+            nonlocal is_busy
+            is_busy = self.state is not HandlerState.ERROR and self._failures.back_off is None
             if is_busy:
-                self._report(order, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
-            in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), limit_ms - BUSY_MS)
-        ended = await self._end(order, phase)
-        self._release_slot()
-        if not ended:
-            return False
-        error = phase.error
-        if not in_time and error is None:
-            error = TimeoutError(f"has taken more than {limit_ms:.0f} ms")
+                self._failures.report(order.leader_epoch, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
+
+        error = await self._calls.bounded(call, is_cancelled, report_busy)
         if is_busy and (error is None or is_cancelled()):
-            self._report(order, ReplicaStatus.READY, "")
+            self._failures.report(order.leader_epoch, ReplicaStatus.READY)
         if error is not None and is_cancelled():
             log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=error)
         elif error is not None:
             self._fail(order, what, error)
         return error is None and not is_cancelled()
 
-    def _take_slot(self) -> bool:
-        self._has_slot = self._environment.slots.try_take(self._signal)
-        return self._has_slot
-
-    def _release_slot(self) -> None:
-        if self._has_slot:
-            self._has_slot = False
-            self._environment.slots.release()
-
-    async def _body(
-        self, order: Order, call: Callable[[], Awaitable[object]], what: str, is_lost: Callable[[], bool]
-    ) -> bool:
+    async def _body(self, order: Order, call: Call, what: str, is_lost: Callable[[], bool]) -> bool:
         """Make a call without a time limit, until it raises, a newer order arrives, or `is_lost` is true.
 
         Returns:
             whether it was `is_lost`.
         """
-        phase = self._start(call)
+        phase = self._calls.begin(call)
         began_ms = self._environment.clock.monotonic_ms()
         await self._signal.wait(lambda: phase.ended or self._is_superseded() or is_lost())
         lost = is_lost()
         self._end_leader()
         if self._environment.clock.monotonic_ms() - began_ms > BACKOFFS_MS[-1]:
-            self._failures = 0  # it has worked for a while
-        if not await self._end(order, phase):
-            return False
+            self._failures.forget()  # it has worked for a while
+        await self._calls.end(phase)
         if self._is_superseded() or lost:
             if phase.error is not None:
                 log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=phase.error)
@@ -394,85 +362,49 @@ class PartitionActor:
             self._fail(order, what, phase.error)
         return False
 
-    def _start(self, call: Callable[[], Awaitable[object]]) -> Phase:
-        phase = self._phase = Phase(call, self._signal.set)
-        self._environment.start(phase.run)
-        return phase
-
-    async def _end(self, order: Order, phase: Phase) -> bool:
-        """Cancel a call, and wait for its end. Returns False if it was stuck."""
-        if not phase.ended:
-            before = HandlerState.STOPPING if isinstance(order, Stop) else self.state
-            if self.state is not HandlerState.ERROR:
-                self.state = HandlerState.ENDING
-            phase.cancel()
-            if not await self._signal.wait_for(lambda: phase.ended, self._environment.margin_ms):
-                await self._wait_for_stuck(order, phase, before)
-                return False
-        self._phase = None
-        return True
+    def _enter_ending(self) -> None:
+        """Enter ENDING, since a call is cancelled. A handler in ERROR stays in it."""
+        is_stop = isinstance(self._current, Stop)
+        self._cancelled_state = HandlerState.STOPPING if is_stop else self.state
+        if self.state is not HandlerState.ERROR:
+            self.state = HandlerState.ENDING
 
     # -- failures
 
-    async def _wait_for_stuck(self, order: Order, phase: Phase, before: HandlerState) -> None:
+    async def _wait_for_stuck(self, order: Order) -> None:
         """Refuse all orders until a call has ended that ignores its cancellation."""
-        self.state, self._back_off = HandlerState.STUCK, None
-        self._release_slot()
+        self.state = HandlerState.STUCK
         margin_ms = self._environment.margin_ms
-        detail = f"the call was cancelled while {before.value}, and has not ended {margin_ms:.0f} ms later"
+        detail = (
+            f"the call was cancelled while {self._cancelled_state.value}, and has not ended {margin_ms:.0f} ms later"
+        )
         log.error("the handler of %s is stuck: %s", self.name, detail)
         self._refuse(order)
         self._refuse_pending()
-        self._report(order, ReplicaStatus.STUCK, detail)
-        await self._signal.wait(lambda: phase.ended)
-        self._phase = None
+        self._failures.report(order.leader_epoch, ReplicaStatus.STUCK, detail)
+        await self._calls.wait_for_stuck()
         self.state = HandlerState.ERROR
         log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
-        self._report(order, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended")
+        self._failures.report(
+            order.leader_epoch, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended"
+        )
 
     def _fail(self, order: Order, what: str, error: Exception) -> None:
         """Refuse an order that has failed, and begin to back off."""
         self._refuse(order)
-        detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
-        if self.state is HandlerState.ERROR:
-            log.error("%s of the handler of %s has failed, which is in ERROR", what, self.name, exc_info=error)
+        if self._failures.is_final(error):
+            self.state = HandlerState.ERROR
             self._refuse_pending()
-            self._report(order, ReplicaStatus.ERROR, detail)
-        elif isinstance(error, NotReady):
-            log.warning("the handler of %s is not ready to lead: %s", self.name, error)
-            self._report(order, ReplicaStatus.NOT_READY, detail)
-            self._back_off = BackOff(order, error.retry_after_ms, self._environment.clock, self._back_off)
-        elif self._failures < len(BACKOFFS_MS):
-            log.error("%s of the handler of %s has failed", what, self.name, exc_info=error)
-            self._report(order, ReplicaStatus.FAILED, detail)
-            self._failures += 1
-            delay_ms = BACKOFFS_MS[self._failures - 1]
-            self._back_off = BackOff(order, delay_ms, self._environment.clock, self._back_off)
-        else:
-            log.error("the handler of %s has failed %d times in a row: reset the replica to use it again", self.name,
-                      self._failures + 1, exc_info=error)  # fmt: skip
-            self.state, self._back_off = HandlerState.ERROR, None
-            self._refuse_pending()
-            self._report(order, ReplicaStatus.ERROR, detail)
+        self._failures.add(order.leader_epoch, what, error)
 
     def _give_up(self, order: Order | None, error: Exception) -> None:
         """Refuse all orders after an error of the actor itself."""
         self._end_leader()
-        self._release_slot()
-        if self._phase is not None:
-            self._phase.cancel()
+        self._calls.cancel()
         self._refuse_pending()
         if order is not None:
             self._refuse(order)
-            self._report(order, ReplicaStatus.ERROR, f"internal error: {error!r}")
-
-    def _report(
-        self, order: Order, status: ReplicaStatus, detail: str, *, age_ms: float = 0.0, recovered: bool = False
-    ) -> None:
-        report = PartitionReport(self.name, order.leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered)
-        if status in _LASTING_STATUSES:
-            self._lasting = report, self._environment.clock.monotonic_ms()
-        self._environment.report(report)
+            self._failures.report(order.leader_epoch, ReplicaStatus.ERROR, f"internal error: {error!r}")
 
     def _refuse(self, order: Order) -> None:
         order.ticket.finish(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -47,7 +47,16 @@ class Slots:
         self._free = count
         self._waiting: dict[Signal, None] = {}  # in order
 
-    def try_take(self, signal: Signal) -> bool:
+    async def take(self, signal: Signal, is_cancelled: Callable[[], bool]) -> bool:
+        """Wait for a slot, until `is_cancelled` is true. Returns whether it was taken."""
+        await signal.wait(lambda: is_cancelled() or self._try_take(signal))
+        if is_cancelled():
+            self._waiting.pop(signal, None)
+            self._wake()
+            return False
+        return True
+
+    def _try_take(self, signal: Signal) -> bool:
         """Take a slot if one is free. Otherwise `signal` is set as soon as one may be."""
         if self._free and next(iter(self._waiting), signal) is signal:
             self._waiting.pop(signal, None)
@@ -55,11 +64,6 @@ class Slots:
             return True
         self._waiting[signal] = None
         return False
-
-    def leave(self, signal: Signal) -> None:
-        """Do not wait any longer."""
-        self._waiting.pop(signal, None)
-        self._wake()
 
     def release(self) -> None:
         self._free += 1
