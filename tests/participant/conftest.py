@@ -15,6 +15,7 @@ from tests.support.control_requests import ORDERS_0, StateRow, errors, leader_an
 from tests.support.store_clients import new_write
 
 SESSION_MS = 9_000
+MARGIN_MS = SESSION_MS / 10
 
 
 class Network:

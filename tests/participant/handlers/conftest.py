@@ -13,6 +13,7 @@ from kactl.messages.leases import LeadershipsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import Follower, PartitionHandler
+from kactl.participant.handlers.hosting import HandlerHosting, MakeHandler
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.leases.leader import Leader
 from tests.participant.conftest import SESSION_MS, Network, network
@@ -96,10 +97,23 @@ class Handled:
     def calls_of(self, name: TopicPartition = ORDERS_0) -> list[str]:
         return [call for partition, call in self.calls if partition == name]
 
-    def state(self, name: TopicPartition = ORDERS_0) -> HandlerState | None:
+    @property
+    def statuses(self) -> list[ReplicaStatus]:
+        """The statuses that were reported, of all partitions."""
+        return [status for _, status in self.reports]
+
+    @property
+    def hosting(self) -> HandlerHosting:
         hosting = self.participant._hosting
         assert hosting is not None
-        return hosting.state(name)
+        return hosting
+
+    def state(self, name: TopicPartition = ORDERS_0) -> HandlerState | None:
+        return self.hosting.state(name)
+
+    def make_by(self, make: MakeHandler) -> None:
+        """Make handlers by another function from now on."""
+        self.hosting._make = make
 
     async def receive(self, request: Any) -> None:
         if isinstance(request, LeadershipsReported):

@@ -11,7 +11,7 @@ import pytest
 
 from kactl.model import TopicPartition
 from kactl.participant import Listener
-from tests.participant.conftest import SESSION_MS, Network
+from tests.participant.conftest import MARGIN_MS, Network
 from tests.support.clocks import settle
 from tests.support.control_requests import ID_A, ORDERS_0, StateRow
 
@@ -20,7 +20,6 @@ from .conftest import Handled
 pytestmark = pytest.mark.anyio
 
 LED = StateRow(ORDERS_0, leader_epoch=7, topic_id=ID_A, isr=(1, 3))
-MARGIN_MS = SESSION_MS / 10
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.messages.control import StateSent
 from kactl.participant.handlers.orders import HandlerState
-from tests.participant.conftest import SESSION_MS, Network
+from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network
 from tests.support.clocks import settle
 from tests.support.control_requests import CONTROLLER, ID_A, ORDERS_0, StateRow, lease_release
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.anyio
 
 LED = StateRow(ORDERS_0, leader_epoch=7, topic_id=ID_A)
 HELD = LED.but(leader_epoch=8, hold=True)
-MARGIN_MS = SESSION_MS / 10
 
 
 async def test_held_handler_prepares_and_leads_after_the_release(network: Network, handled: Handled) -> None:

@@ -13,7 +13,7 @@ from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.token import FencingToken
-from tests.participant.conftest import SESSION_MS, Network
+from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network
 from tests.support.clocks import settle
 from tests.support.control_requests import BILLS_0, ID_A, ORDERS_0, ORDERS_1, StateRow, stop_replica
 
@@ -22,7 +22,6 @@ from .conftest import Handled
 pytestmark = pytest.mark.anyio
 
 LED = StateRow(ORDERS_0, leader_epoch=7, topic_id=ID_A, isr=(1, 3))
-MARGIN_MS = SESSION_MS / 10
 LEASE_MS = SESSION_MS - MARGIN_MS
 
 

@@ -1,0 +1,57 @@
+"""Scripts for the calls of recording handlers, and orders that go with them."""
+
+from typing import Any
+
+import anyio
+
+from kactl.model import ReplicaStatus
+from kactl.participant.handlers.orders import HandlerState
+from tests.participant.conftest import Network
+from tests.support.control_requests import ORDERS_0, StateRow
+
+from .conftest import Handled
+
+LED = StateRow(ORDERS_0, leader_epoch=7)
+# Of the next topic of the name.
+NEXT = StateRow(ORDERS_0, leader_epoch=0, topic_id=b"2" * 16)
+FAILED, READY = ReplicaStatus.FAILED, ReplicaStatus.READY
+
+
+def raising(error: Exception) -> Any:
+    """Returns a call that raises an error."""
+
+    async def call(_: object) -> None:
+        raise error
+
+    return call
+
+
+def waiting_for(event: anyio.Event) -> Any:
+    """Returns a call that lasts until an event, or until it is cancelled."""
+
+    async def call(_: object) -> None:
+        await event.wait()
+
+    return call
+
+
+def ignoring_cancellation(release: anyio.Event) -> Any:
+    """Returns a call that lasts until an event, although it is cancelled."""
+
+    async def call(_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    return call
+
+
+async def fail_for_good(network: Network, handled: Handled) -> None:
+    """Have orders-0 led under the epochs 7 to 10, so that its handler is in ERROR, and forget the calls and reports."""
+    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+    for attempt in range(4):
+        await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt))
+        await network.clock.advance(4_000)
+    assert handled.state() is HandlerState.ERROR
+    del handled.scripts[ORDERS_0, "lead"]
+    handled.calls.clear()
+    handled.reports.clear()
