@@ -1,7 +1,6 @@
 """Requests for reassignments that an unexpected error abandons: what has begun goes on, and nothing else is stored."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -11,22 +10,10 @@ from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from tests.support.controller_harness import partitions_of, world
 
+from .failing_steps import fail_once
 from .reassignment_helpers import ongoing, reassign, replica_states, stored_assignment
 
 pytestmark = pytest.mark.anyio
-
-
-def fail_once(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
-    """Let the next call of a step raise an error, before or after it is executed."""
-    real = getattr(ReassignmentSteps, step)
-
-    async def fails(steps: ReassignmentSteps, *arguments: Any) -> Any:
-        if after:
-            await real(steps, *arguments)
-        monkeypatch.setattr(ReassignmentSteps, step, real)
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(ReassignmentSteps, step, fails)
 
 
 @pytest.mark.parametrize(("step", "after"), [("_stop", False), ("_stop", True), ("advance", False), ("_copy", False)])
@@ -35,7 +22,7 @@ async def test_reassignment_goes_on_after_an_abandoned_step(
 ) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        fail_once(monkeypatch, step, after=after)
+        fail_once(monkeypatch, ReassignmentSteps, step, after=after)
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": [2]})
         assert await ongoing(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
@@ -56,7 +43,7 @@ async def test_other_topics_of_an_abandoned_request_are_not_reassigned(monkeypat
     async with world(1, 2) as w:
         await w.create("a", [[1]])
         await w.create("b", [[1]])
-        fail_once(monkeypatch, "_stop", after=False)
+        fail_once(monkeypatch, ReassignmentSteps, "_stop")
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"a-0": [2], "b-0": [2]})
 
@@ -71,7 +58,7 @@ async def test_assignment_stored_before_an_unexpected_error_is_reverted(monkeypa
     """Memory does not have it, and a leader elected in the table could be none of the stored replicas."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
-        fail_once(monkeypatch, "_store", after=True)
+        fail_once(monkeypatch, ReassignmentSteps, "_store", after=True)
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": [2]})
         assert (await stored_assignment(w, "t-0")).is_being_reassigned
@@ -113,7 +100,7 @@ async def test_replicas_stay_assigned_until_they_are_stopped(monkeypatch: pytest
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
-        fail_once(monkeypatch, "_stop", after=False)
+        fail_once(monkeypatch, ReassignmentSteps, "_stop")
         await w.write_isr("t-0", 1, 2)
         assert w.known("t-0").removing == (1,)
 
@@ -130,7 +117,7 @@ async def test_reassignment_in_sync_ends_later(step: str, after: bool, monkeypat
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
-        fail_once(monkeypatch, step, after=after)
+        fail_once(monkeypatch, ReassignmentSteps, step, after=after)
         await w.write_isr("t-0", 1, 2)
 
         await w.wait(RETRY_LATER_MS)
@@ -145,7 +132,7 @@ async def test_abandoned_cancellation_stops_the_added_replicas(monkeypatch: pyte
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
-        fail_once(monkeypatch, "_stop", after=False)
+        fail_once(monkeypatch, ReassignmentSteps, "_stop")
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": None})
 
@@ -161,7 +148,7 @@ async def test_replica_elected_before_the_next_step_has_a_state(step: str, monke
     """No replica was online. The retry elects a first leader before it resumes the reassignment."""
     async with world(1) as w:
         await w.create("t", [[2]])
-        fail_once(monkeypatch, step, after=False)
+        fail_once(monkeypatch, ReassignmentSteps, step)
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": [1]})
 
@@ -178,7 +165,7 @@ async def test_replica_elected_before_the_next_step_has_a_state_during_the_copy(
 ) -> None:
     async with world(1, 3) as w:
         await w.create("t", [[2]])
-        fail_once(monkeypatch, "advance", after=False)
+        fail_once(monkeypatch, ReassignmentSteps, "advance")
         with pytest.raises(ZeroDivisionError):
             await reassign(w, {"t-0": [1, 3]})
 

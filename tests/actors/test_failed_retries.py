@@ -1,8 +1,5 @@
 """Retries of writes that the store did not commit, with an unexpected error in their handling."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from kactl.actors.controller import RETRY_LATER_MS
@@ -17,33 +14,12 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails, fails_after
 
+from .failing_steps import fail_once
 from .reassignment_helpers import ongoing, reassign, stored_assignment
 
 pytestmark = pytest.mark.anyio
 
 AWAY = StoreUnavailable("the store is away")
-
-FailOnce = Callable[[type, str], list[str]]
-
-
-@pytest.fixture
-def fail_once(monkeypatch: pytest.MonkeyPatch) -> FailOnce:
-    """Let the next call of a method raise an unexpected error. The returned list is empty afterwards."""
-
-    def arm(owner: type, step: str) -> list[str]:
-        real, left = getattr(owner, step), [step]
-
-        async def failing(self: Any, *arguments: Any) -> Any:
-            if left:
-                left.clear()
-                raise ZeroDivisionError("a bug")
-            return await real(self, *arguments)
-
-        monkeypatch.setattr(owner, step, failing)
-        return left
-
-    return arm
-
 
 each_step = pytest.mark.parametrize(
     ("owner", "step"),
@@ -63,7 +39,9 @@ async def retry_twice(w: World) -> None:
 
 
 @each_step
-async def test_leadership_of_a_lost_response_is_sent_later(fail_once: FailOnce, owner: type, step: str) -> None:
+async def test_leadership_of_a_lost_response_is_sent_later(
+    monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.script("commit", fails_after(AWAY))
@@ -71,7 +49,7 @@ async def test_leadership_of_a_lost_response_is_sent_later(fail_once: FailOnce, 
         await w.controller.drain(2)
         await settle()
         assert w.known("t-0").isr == (1, 2)
-        left = fail_once(owner, step)
+        left = fail_once(monkeypatch, owner, step)
 
         await retry_twice(w)
 
@@ -82,13 +60,13 @@ async def test_leadership_of_a_lost_response_is_sent_later(fail_once: FailOnce, 
 
 
 @each_step
-async def test_dead_replica_leaves_the_isr_later(fail_once: FailOnce, owner: type, step: str) -> None:
+async def test_dead_replica_leaves_the_isr_later(monkeypatch: pytest.MonkeyPatch, owner: type, step: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         w.script("commit", fails(AWAY))
         await w.stop(2)
         assert (await w.stored("t-0"))[2] == (1, 2)
-        left = fail_once(owner, step)
+        left = fail_once(monkeypatch, owner, step)
 
         await retry_twice(w)
 
@@ -98,14 +76,14 @@ async def test_dead_replica_leaves_the_isr_later(fail_once: FailOnce, owner: typ
 
 
 @each_step
-async def test_reassignment_is_completed_later(fail_once: FailOnce, owner: type, step: str) -> None:
+async def test_reassignment_is_completed_later(monkeypatch: pytest.MonkeyPatch, owner: type, step: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
         w.script("write_assignment", fails(AWAY))
         await w.write_isr("t-0", 1, 2)
         assert (await stored_assignment(w, "t-0")).is_being_reassigned
-        left = fail_once(owner, step)
+        left = fail_once(monkeypatch, owner, step)
 
         await retry_twice(w)
 
@@ -115,13 +93,13 @@ async def test_reassignment_is_completed_later(fail_once: FailOnce, owner: type,
         await w.check()
 
 
-async def test_assignment_with_a_lost_response_is_reverted_later(fail_once: FailOnce) -> None:
+async def test_assignment_with_a_lost_response_is_reverted_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         w.script("write_assignment", fails_after(AWAY))
         await reassign(w, {"t-0": [2]})
         assert (await stored_assignment(w, "t-0")).is_being_reassigned
-        left = fail_once(TopicEntries, "write")
+        left = fail_once(monkeypatch, TopicEntries, "write")
 
         await retry_twice(w)
 

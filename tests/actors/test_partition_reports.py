@@ -27,10 +27,11 @@ from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
-from kactl.state.rows import RowNumbers
 from kactl.stores.memory import MemoryStore
 from tests.actors.test_events import exported_metrics
 from tests.support.clocks import ManualClock, settle
+
+from .failing_steps import fail_once
 
 pytestmark = pytest.mark.anyio
 
@@ -410,19 +411,25 @@ async def test_reset_of_a_replica_without_a_failure_changes_nothing() -> None:
         assert cluster.valid == [1]
 
 
+async def create_stuck_leader(cluster: Cluster) -> anyio.Event:
+    """Create t-0 on brokers 1 and 2. The call of `prepare` on broker 1 ignores its cancellation until the event."""
+    release = cluster.ignores_cancellation = anyio.Event()
+    await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
+    await settle()
+    await cluster.clock.advance(30_000)  # its time limit
+    await cluster.clock.advance(5_000)
+    return release
+
+
 async def test_stuck_handler_is_not_reset() -> None:
     async with open_cluster() as cluster:
-        cluster.ignores_cancellation = anyio.Event()
-        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
-        await settle()
-        await cluster.clock.advance(30_000)
-        await cluster.clock.advance(5_000)
+        release = await create_stuck_leader(cluster)
         assert status_of(cluster, 1) is ReplicaStatus.STUCK
         assert "restart the process of broker 1" in cluster.controller.explain(T0).remedies[-1]
 
         with pytest.raises(NothingToReset, match="restart the process"):
             await cluster.controller.reset_replica("t-0", 1)
-        cluster.ignores_cancellation.set()
+        release.set()
         await settle()
 
         assert status_of(cluster, 1) is ReplicaStatus.ERROR
@@ -464,8 +471,7 @@ async def test_handler_in_error_that_stops_for_long_can_be_reset() -> None:
         assert cluster.stopping is not None
         cluster.stopping.set()
         await settle()
-        events = cluster.controller.history.read(0, limit=1_000, kinds=["handler"])[0]
-        statuses = [event.status for event in events if isinstance(event, HandlerEvent)]
+        statuses = [status for status, _ in handler_events(cluster)]
         cluster.prepare.clear()
 
         report = await cluster.controller.reset_replica("t-0", 1)
@@ -478,12 +484,8 @@ async def test_handler_in_error_that_stops_for_long_can_be_reset() -> None:
 
 async def fail_beside_others(cluster: Cluster) -> None:
     """Create t-0 on brokers 1 and 2. The handler on broker 1, which leads first, is in ERROR after a stuck call."""
-    cluster.ignores_cancellation = anyio.Event()
-    await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
-    await settle()
-    await cluster.clock.advance(30_000)
-    await cluster.clock.advance(5_000)
-    cluster.ignores_cancellation.set()
+    release = await create_stuck_leader(cluster)
+    release.set()
     cluster.ignores_cancellation = None
     await settle()
     assert (status_of(cluster, 1), cluster.leader) == (ReplicaStatus.ERROR, 2)
@@ -516,11 +518,7 @@ async def test_stuck_leader_whose_report_had_no_effect_is_replaced_by_a_later_co
             return None if isinstance(request, PartitionsReported) else await ask(request)
 
         hub.attach_controller(100, losing_reports)
-        cluster.ignores_cancellation = anyio.Event()
-        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
-        await settle()
-        await cluster.clock.advance(30_000)
-        await cluster.clock.advance(5_000)
+        release = await create_stuck_leader(cluster)
         hub.attach_controller(100, ask)
         before = cluster.leader, cluster.valid
 
@@ -528,29 +526,18 @@ async def test_stuck_leader_whose_report_had_no_effect_is_replaced_by_a_later_co
         await settle()
 
         after, status = (cluster.leader, cluster.valid), status_of(cluster, 1)
-        cluster.ignores_cancellation.set()
+        release.set()
         await settle()
         assert (before, after, status) == ((1, []), (2, [2]), ReplicaStatus.STUCK)
 
 
 async def test_stuck_leader_is_replaced_when_its_report_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the store has ended the handling of the first one."""
-    replicas_offline, left = Offline.replicas_offline, [StoreUnavailable("the store is away")]
-
-    async def failing(self: Offline, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
-        if left:
-            raise left.pop()
-        await replicas_offline(self, row_numbers, brokers)
-
+    left = fail_once(monkeypatch, Offline, "replicas_offline", StoreUnavailable("the store is away"))
     async with open_cluster() as cluster:
-        monkeypatch.setattr(Offline, "replicas_offline", failing)
-        stuck = cluster.ignores_cancellation = anyio.Event()
-        await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)
-        await settle()
-        await cluster.clock.advance(30_000)
-        await cluster.clock.advance(5_000)
+        release = await create_stuck_leader(cluster)
         after = cluster.leader, cluster.valid, left
-        stuck.set()
+        release.set()
         await settle()
         assert after == (2, [2], [])
 
