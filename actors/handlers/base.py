@@ -275,17 +275,17 @@ class Handlers:
             await self.move_some_replicas(row_numbers, which, target)
 
     async def move_some_replicas(self, row_numbers: RowNumbers, which: Bools, target: ReplicaState) -> None:
-        """Move the replicas `which`, bool[W, n], of n rows."""
+        """Move the replicas `which`, bool[W, n], of n rows. Those that lead already can move to NEW, too."""
         if target is ReplicaState.NEW:
             which = which & ~self._create_leaders(row_numbers, which)
         moving = some(which)
         await self.replicas.ask(MoveReplicas(row_numbers[moving], target, which=which[:, moving]))
 
     def _create_leaders(self, row_numbers: RowNumbers, which: Bools) -> Bools:
-        """Give those of the replicas `which` the state NEW that lead already. Returns them as bool[W, n].
+        """Set the state NEW of those of the replicas `which` that lead already. Returns them as bool[W, n].
 
-        They were elected after an error had ended their creation. The election has sent them what a move to NEW sends,
-        and the state machine allows that move only before an election.
+        They were elected after an error had ended their creation. The election has sent them the request of a move to
+        NEW, and the state machine allows that move only before an election.
         """
         table = self.cluster.table
         rows = table.rows(row_numbers)

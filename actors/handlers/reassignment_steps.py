@@ -103,7 +103,7 @@ class ReassignmentSteps(Handlers):
         """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""
         row_numbers = self.cluster.table.rows_named(changed)
         # Replicas without a state would not be stopped.
-        await self._exist(row_numbers)
+        await self._create_missing(row_numbers)
         refusal, handed_over = await self._write(row_numbers, lambda rows: self.leaders.hand_over(rows, changed))
         self._tell(row_numbers[handed_over])
         failures = refused_rows(list(changed), refusal)
@@ -152,7 +152,7 @@ class ReassignmentSteps(Handlers):
         )
         await self._copy(row_numbers[copying])
         complete = ~copying & (refusal == Refusal.NONE)
-        await self._exist(row_numbers[~complete])
+        await self._create_missing(row_numbers[~complete])
         ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
         return refused_rows(list(names), refusal) | await self._complete(ended)
 
@@ -169,12 +169,11 @@ class ReassignmentSteps(Handlers):
             here = some(rows.adding & holds(rows, broker))
             await self.move_replicas(row_numbers[here], ReplicaState.NEW, frozenset({broker}))
 
-    async def _exist(self, row_numbers: RowNumbers) -> None:
-        """Move assigned replicas to NEW that have no state yet.
+    async def _create_missing(self, row_numbers: RowNumbers) -> None:
+        """Move assigned replicas without a state to NEW.
 
-        No request could be sent for them; or a step that an error has abandoned sent one, and did not create them all;
-        or one of them leads already.
-        They can be elected, are resumed after a store error, and are deleted with their topic.
+        Their request could not be sent, an error has ended the step that creates them, or they were elected meanwhile.
+        With the state they can be elected, are resumed after a store error, and are deleted with their topic.
         """
         rows = self.cluster.table.rows(row_numbers)
         which = rows.adding & (rows.replica_state == ReplicaState.ABSENT)
@@ -189,7 +188,7 @@ class ReassignmentSteps(Handlers):
         before = {name: self.cluster.assignment(name) for name in names}
         targets = {name: Assignment(assignment.target) for name, assignment in before.items()}
         # Replicas without a state would not become ONLINE.
-        await self._exist(row_numbers)
+        await self._create_missing(row_numbers)
         rows = self.cluster.table.rows(row_numbers)
         for brokers, on_brokers in _grouped(row_numbers, brokers_of(rows, rows.adding)):
             await self.move_replicas(on_brokers, ReplicaState.ONLINE, brokers)

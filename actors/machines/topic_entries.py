@@ -93,6 +93,7 @@ class TopicEntries:
                 self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
                 failed[topic] = error
                 continue
+            # Not earlier: after an unexpected error the topic is written by the next retry.
             unsure.discard(topic)
         return failed
 

@@ -198,7 +198,7 @@ async def test_only_replica_is_called_again_after_its_pauses(error: Exception, t
         assert [at_ms - called[0] for at_ms in called] == times_ms
 
 
-async def test_replica_with_a_failed_directory_is_not_started_after_its_back_off() -> None:
+async def test_replica_with_a_failed_directory_is_not_elected_again() -> None:
     async with open_cluster() as cluster:
         await cluster.controller.create_topic("t", assignment={0: (1,)})
         await settle()
@@ -215,7 +215,7 @@ async def test_replica_with_a_failed_directory_is_not_started_after_its_back_off
         assert status_of(cluster, 1) is ReplicaStatus.NOT_READY
 
 
-async def test_next_leader_does_not_wait_for_one_whose_directory_fails_as_it_begins() -> None:
+async def test_leader_whose_directory_fails_as_it_begins_is_replaced() -> None:
     async with open_cluster() as cluster:
         cluster.stalled = anyio.Event()
         await cluster.controller.create_topic("t", assignment={0: (1, 2)}, timeout_ms=0)

@@ -83,18 +83,21 @@ class PartitionActor:
             self._environment.start(self._run)
 
     def _is_refused(self, order: Order) -> bool:
-        """Whether no call can be made for an order. A handler in ERROR is stopped, and ends when it is deleted."""
+        """Whether no call can be made for an order.
+
+        A handler in ERROR is only stopped. Another handler carries out an order that comes after the deletion.
+        """
         if self.state is not HandlerState.ERROR or isinstance(order, Stop):
             return self.state is HandlerState.STUCK
         earlier = (self._current, self._deletion, self._pending)
         return not any(isinstance(one, Stop) and one.deleted for one in earlier)
 
     def lease_began(self) -> None:
-        """Go on with a leadership that waits for a lease."""
+        """Continue a leadership that waits for a lease."""
         self._signal.set()
 
     def release(self, leader_epoch: int) -> None:
-        """Go on with a leadership that waits for its release."""
+        """Continue a leadership that waits for its release."""
         for order in (self._current, self._pending):
             if isinstance(order, Lead) and order.leader_epoch == leader_epoch:
                 order.held = False

@@ -63,7 +63,7 @@ class PartitionHandler:
         """Prepare to lead, for a bounded time. `leader.check` succeeds only from `lead` on.
 
         Raises:
-            NotReady: another replica should lead; this one is asked again later.
+            NotReady: another replica should lead; this one can be elected again after its delay.
         """
 
     async def lead(self, leader: Leader) -> None:

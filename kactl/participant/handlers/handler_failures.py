@@ -3,7 +3,7 @@
     failure ──FAILED, NOT_READY──▶ back-off ──READY──▶ no failure
        └──fourth in a row──▶ ERROR ──reset, deletion, next registration──▶ no failure
 
-`PartitionActor` carries out no order to lead during a back-off, and none at all but stops in ERROR.
+`PartitionActor` carries out no order to lead during a back-off. In ERROR it only carries out stops.
 """
 
 import math

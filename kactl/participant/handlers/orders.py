@@ -19,7 +19,7 @@ class HandlerState(enum.Enum):
                                                                  │                                └──▶ STUCK
                                                                  └──fourth failure──▶ ERROR
 
-    FOLLOWING and STOPPING are alike, without the wait. A handler that backs off goes on with it after STOPPING. STUCK
+    FOLLOWING and STOPPING are alike, without the wait. STOPPING during a back-off is followed by BACKING_OFF. STUCK
     becomes ERROR when the call has ended after all. A handler in ERROR stays so while it is stopped, and becomes IDLE
     when its replica is deleted.
     """

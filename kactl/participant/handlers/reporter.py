@@ -48,7 +48,7 @@ class Reporter:
     def add(self, report: PartitionReport) -> None:
         """Queue a report in place of an earlier one of the partition.
 
-        A replica whose directory has failed cannot be started, whatever its handler can do: it is never ready.
+        A replica whose directory has failed cannot be started. It is not READY or BUSY, whatever its handler does.
         """
         view = None if report.status.is_failure else self._hosted.view(report.partition)
         if view is not None and view.failed:
