@@ -40,6 +40,17 @@ async def test_not_ready_replica_is_ready_after_its_own_delay(network: Network, 
         assert handled.statuses == [ReplicaStatus.NOT_READY, READY] * 6
 
 
+async def test_not_ready_is_no_failure_in_a_row(network: Network, handled: Handled) -> None:
+    disk, cache = OSError("disk full"), NotReady(4_000, "the cache is cold")
+    async with handled.running_participant():
+        for attempt, error in enumerate([disk, disk, disk, cache, disk]):
+            handled.scripts[ORDERS_0, "prepare"] = raising(error)
+            await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt))
+            await network.clock.advance(4_000)
+
+        assert handled.statuses[::2] == [FAILED, FAILED, FAILED, ReplicaStatus.NOT_READY, ReplicaStatus.ERROR]
+
+
 async def test_resigned_leader_is_not_ready_for_a_second(network: Network, handled: Handled) -> None:
     async with handled.running_participant() as participant:
         await network.lead_and_follow(1, LED)

@@ -18,6 +18,7 @@ from tests.support.clocks import settle
 from tests.support.control_requests import BILLS_0, ID_A, ORDERS_0, ORDERS_1, StateRow, stop_replica
 
 from .conftest import Handled
+from .scripts import waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -203,6 +204,23 @@ async def test_number_of_transitions_at_once_is_bounded(network: Network, handle
 
         assert most == 2
         assert [handled.state(name) for name in names] == [HandlerState.LEADING] * 3
+
+
+async def test_transition_that_is_replaced_while_it_waits_delays_no_other(network: Network, handled: Handled) -> None:
+    prepared = anyio.Event()
+    handled.scripts[ORDERS_0, "prepare"] = waiting_for(prepared)
+    async with handled.running_participant(handlers_parallel=1), anyio.create_task_group() as tasks:
+        for name in (ORDERS_0, BILLS_0, ORDERS_1):
+            tasks.start_soon(network.lead_and_follow, 1, StateRow(name))
+            await network.clock.advance(100)
+        await network.lead_and_follow(1, StateRow(BILLS_0, leader=2, leader_epoch=1))
+        before = handled.calls_of(ORDERS_1)
+        prepared.set()
+        await settle()
+
+        assert handled.calls_of(BILLS_0) == ["follow 2 at 1"]
+        assert before == []
+        assert handled.calls_of(ORDERS_1) == ["prepare 1.0", "lead 1.0"]
 
 
 async def test_deleted_replica_gets_a_new_handler(network: Network, handled: Handled) -> None:
