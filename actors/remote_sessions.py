@@ -253,7 +253,7 @@ class RemoteSessions:
             if session.incarnation == request.incarnation and session.phase is Phase.LIVE:
                 return self._registered(term, session)
             if is_next_life(session.incarnation, request.incarnation):
-                await self._end(term, session, NEXT_LIFE)
+                await self._end_on_request(term, session, NEXT_LIFE)
                 continue
             stored = await self._store.broker(request.broker)
             if stored is not None and stored.epoch == session.epoch:
@@ -295,7 +295,7 @@ class RemoteSessions:
     async def _goodbye(self, term: SessionTerm, request: Goodbye) -> SessionAnswer:
         session = term.table.get(request.broker)
         if session is not None and session.epoch == request.broker_epoch:
-            await self._end(term, session, GOODBYE)
+            await self._end_on_request(term, session, GOODBYE)
         return Closed(request.broker_epoch)
 
     def _registered(self, term: SessionTerm, session: RemoteSession) -> Registered:
@@ -312,6 +312,17 @@ class RemoteSessions:
         await self._store.end_remote(session.broker, session.epoch, term.fence)
         self._remove(term, session, cause)
 
+    async def _end_on_request(self, term: SessionTerm, session: RemoteSession, cause: str) -> None:
+        """End a session before it expires. If the end cannot be stored, it is tried again like that of an expired one:
+        the request may not be repeated, and the id would be taken until the next controller."""
+        was = session.phase
+        try:
+            await self._end(term, session, cause)
+        except BaseException:
+            if was is not Phase.ENDING:  # otherwise `_expire` goes on
+                term.table.end_later(session, cause, now_ns=self._clock.lease_ns())
+            raise
+
     def _remove(self, term: SessionTerm, session: RemoteSession, cause: str) -> None:
         if term.table.get(session.broker) is session:
             term.table.remove(session)
@@ -319,13 +330,17 @@ class RemoteSessions:
             log.info("the session of broker %d under epoch %d has ended: %s", session.broker, session.epoch, cause)
 
     async def _expire(self, term: SessionTerm, session: RemoteSession) -> None:
-        """End a session that has expired, however long the store takes."""
-        log.warning("broker %d has sent no heartbeat for %d ms: its session ends", session.broker, session.timeout_ms)
+        """End a session that has expired, or whose requested end could not be stored, however long the store takes."""
+        cause = session.end_cause or EXPIRED
+        if cause == EXPIRED:
+            log.warning(
+                "broker %d has sent no heartbeat for %d ms: its session ends", session.broker, session.timeout_ms
+            )  # fmt: skip
         while self._term is term:
             try:
                 async with term.lock(session.broker):
                     if self._term is term and term.table.get(session.broker) is session:
-                        await self._end(term, session, EXPIRED)
+                        await self._end(term, session, cause)
                     return
             except ControllerMoved:
                 self._depose(term)

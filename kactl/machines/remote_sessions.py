@@ -2,6 +2,7 @@
 
     registered ──heartbeat granted──▶ LIVE ──silent for T, goodbye, next life──▶ ENDING ──end committed──▶ gone
     taken over ──────────────────────▶ LIVE ──evicted──▶ EVICTED ──silent for T──▶ ENDING
+    ENDING after a goodbye, or for the next life ──the store fails──▶ UNSTORED ──at once──▶ ENDING
 
 T is the granted timeout of a session. Each grant lets the participant lead until T has passed on its own clock since it
 sent the heartbeat, less the drift of the clocks. The controller therefore
@@ -52,6 +53,7 @@ class Phase(enum.Enum):
     LIVE = "live"
     EVICTED = "evicted"
     ENDING = "ending"
+    UNSTORED = "unstored"
 
 
 class Verdict(enum.Enum):
@@ -70,6 +72,7 @@ class RemoteSession:
         ends_ns: when it may be ended if no further heartbeat is granted.
         known_ns: when this controller learned that the registration is stored.
         heard: whether this controller has granted a heartbeat.
+        end_cause: why its end was requested, if it was. Otherwise it expires.
     """
 
     broker: int
@@ -80,6 +83,7 @@ class RemoteSession:
     known_ns: int
     phase: Phase = Phase.LIVE
     heard: bool = False
+    end_cause: str = ""
 
     @property
     def timeout_ns(self) -> int:
@@ -184,6 +188,12 @@ class SessionTable:
             session.phase = Phase.EVICTED
 
     # -- ends
+
+    def end_later(self, session: RemoteSession, cause: str, *, now_ns: int) -> None:
+        """End a session as one that expires now: its requested end could not be stored."""
+        session.phase = Phase.UNSTORED
+        session.end_cause = cause
+        session.ends_ns = min(session.ends_ns, now_ns)
 
     def delay(self, late_ns: int) -> list[RemoteSession]:
         """Extend sessions by the time for which the event loop was blocked. Returns those that were extended."""

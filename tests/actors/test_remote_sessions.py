@@ -12,6 +12,7 @@ import pytest
 import kactl
 from kactl.errors import BrokerIdTaken, StoreUnavailable
 from kactl.messages.sessions import (
+    Goodbye,
     Granted,
     Heartbeat,
     NotController,
@@ -41,9 +42,11 @@ class OfficeStore(MemoryStore):
 
     Attributes:
         reads: how often the registrations were read.
+        ends_refused: number of ends that fail next.
     """
 
     failing = False
+    ends_refused = 0
     lost = False
     clock: ManualClock
     end_ms = 0.0
@@ -56,6 +59,9 @@ class OfficeStore(MemoryStore):
 
     async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
         self.ends += 1
+        if self.ends_refused:
+            self.ends_refused -= 1
+            raise StoreUnavailable("cut off")
         if self.end_ms:
             await self.clock.sleep_ms(self.ends * self.end_ms)
         await super().end_remote(broker, epoch, fence)
@@ -295,6 +301,55 @@ async def test_next_life_of_a_participant_replaces_its_registration() -> None:
         assert isinstance(delayed, Refused)
         assert isinstance(await cluster.ask(Heartbeat(1, first.broker_epoch, 1)), Refused)
         assert isinstance(await cluster.ask(Heartbeat(1, later.broker_epoch, 1)), Granted)
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_goodbye_that_could_not_be_stored_is_stored_later(refused: int) -> None:
+    async with open_cluster() as cluster:
+        first = await cluster.ask(Register(1, FIRST, T))
+        assert isinstance(first, Registered)
+        cluster.stores[100].ends_refused = refused
+
+        failed = await cluster.ask(Goodbye(1, first.broker_epoch))
+        beaten = await cluster.ask(Heartbeat(1, first.broker_epoch, 1))
+        await cluster.advance(T / 2)
+
+        assert isinstance(failed, Refused)
+        assert isinstance(beaten, Refused)  # the end may have been stored
+        assert cluster.registered() == {}
+        assert cluster.active.sessions.ended == Counter(goodbye=1)
+        assert isinstance(await cluster.ask(Register(1, OTHER, T)), Registered)
+
+
+async def test_end_for_a_next_life_that_could_not_be_stored_is_stored_without_another_request() -> None:
+    async with open_cluster() as cluster:
+        await cluster.ask(Register(1, FIRST, T))
+        cluster.stores[100].ends_refused = 1
+
+        refused = await cluster.ask(Register(1, NEXT, T))
+        await cluster.advance(T / 2)
+
+        assert isinstance(refused, Refused)
+        assert cluster.registered() == {}
+        assert cluster.active.sessions.ended == Counter({"next life": 1})
+
+
+async def test_goodbye_beside_the_end_of_an_expired_session_starts_no_second_end() -> None:
+    async with open_cluster() as cluster:
+        store = cluster.stores[100]
+        first = await cluster.ask(Register(1, FIRST, T))
+        assert isinstance(first, Registered)
+        store.ends_refused = 100
+        await cluster.advance(T + 500)
+
+        assert isinstance(await cluster.ask(Goodbye(1, first.broker_epoch)), Refused)
+        tried = store.ends
+        await cluster.advance(2_000)
+
+        assert store.ends - tried == 4  # one each 500 ms
+        store.ends_refused = 0
+        await cluster.advance(500)
+        assert cluster.registered() == {}
 
 
 async def test_registration_ends_with_the_controllership() -> None:
