@@ -69,6 +69,29 @@ def test_cluster_without_faults_is_well() -> None:
     assert outcome.probes.get("PRB-30", 0) == 0
 
 
+@pytest.mark.parametrize(
+    ("isr", "lags", "proposes"),
+    [
+        ([1], {}, False),
+        ([1], {"epoch_lag": -1, "version_lag": -1}, False),  # the next leader epoch may be stored by then
+        ([1], {"version_lag": 1}, True),
+        ([-1, 1], {}, True),
+        ([2], {}, True),
+    ],
+)
+def test_nonsense_is_proposed_unless_a_leader_could_propose_it(
+    isr: list[int], lags: dict[str, int], proposes: bool
+) -> None:
+    # No leader would know of its acceptance, nor propose the next ISR with the right version.
+    args = {"broker": "broker 1", "replica": 0, "isr": isr, "to": "active controller", **lags}
+
+    outcome = run_script(small(Action("nonsense", at_ms=10_000, args=args)))
+
+    assert outcome.passed, outcome.error
+    proposed = [event for event in outcome.history.events if event.fields.get("operation") == "alter partition"]
+    assert bool(proposed) == proposes
+
+
 def test_paused_controller_believes_to_be_active_until_it_is_fenced() -> None:
     # Past its session, and back while its successor is active.
     pause = Action("pause", at_ms=10_000, args={"node": "active controller", "for_ms": 15_000})

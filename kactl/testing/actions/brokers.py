@@ -119,12 +119,15 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
     name = _hosted(broker, args["replica"])
     replica = broker.replicas()[name]
     lag = args.get("epoch_lag", 0)
+    isr = args["isr"]
+    if lag <= 0 and args.get("version_lag", 0) <= 0 and broker.id in isr and min(isr) >= 0:
+        raise Skipped("a leader could propose this, and would know that it was accepted")
     by_id = cluster.level.topic_ids
     proposal = IsrProposal(
         TopicRef("", replica.topic_id) if by_id else TopicRef(name.topic),
         name.partition,
         replica.leader_epoch - lag,
-        tuple(args["isr"]),
+        tuple(isr),
         replica.partition_epoch - args.get("version_lag", 0),
         recovering=args.get("recovering", False),
     )
