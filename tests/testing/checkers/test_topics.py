@@ -336,6 +336,27 @@ def test_a_reassignment_that_leaves_no_replica_in_sync_breaks_inv_45(isr: list[i
     assert one.found == found
 
 
+@pytest.mark.parametrize(
+    ("isr", "after", "found"),
+    [
+        ([1], ([3, 1], [], [1]), []),
+        ([1], ([5, 3, 1], [5], [3, 1]), []),
+        ([1], ([3, 1, 2], [], [1, 2]), ["INV-45"]),  # 2 is not in sync
+        ([1, 3], ([3, 2], [], [2]), ["INV-45"]),
+    ],
+)
+def test_in_sync_replicas_that_a_tool_has_left_out_become_part_of_the_origin(
+    isr: list[int], after: Any, found: list[str]
+) -> None:
+    one = story()
+    ask(one, {"t1-0": [5]})
+    one.lead(1, 1, isr)
+    one.topic({0: [3]})
+    one.topic({0: after}, fence=1)
+
+    assert one.found == found
+
+
 def test_administrators_may_write_any_assignment() -> None:
     one = story()
     one.topic({0: [3, 4]})
