@@ -47,6 +47,8 @@ class Receivers(Checker):
         self._rules = Rules() if rules is None else rules
         self._stored = Stored()
         self._lives: dict[str, int] = {}  # how often each topic was created
+        self._ids: set[tuple[str, str]] = set()  # topics and ids that were created
+        self._repeated: set[tuple[str, str]] = set()  # of them, those created more than once; see INV-40
         self._registered: dict[int, int] = {}  # the last epoch of each broker
         # Leaders that the store named, by topic, topic id, partition and leader epoch.
         self._named: dict[tuple[str, str, int, int], int] = {}
@@ -66,6 +68,9 @@ class Receivers(Checker):
             if key.startswith("topics/") and value is not None and self._stored.value(key) is None:
                 topic = key.removeprefix("topics/")
                 self._lives[topic] = self._lives.get(topic, 0) + 1
+                if (topic, value["id"]) in self._ids:
+                    self._repeated.add((topic, value["id"]))
+                self._ids.add((topic, value["id"]))
             if key.startswith("brokers/") and value is not None:
                 self._registered[int(key.removeprefix("brokers/"))] = value["epoch"]
         self._stored.apply(event)
@@ -116,6 +121,8 @@ class Receivers(Checker):
         topic, topic_id = fields["topic"], fields["topic_id"]
         if fields["role"] != "leader" or (is_zero(topic_id) and self._lives.get(topic, 0) > 1):
             return None
+        if (topic, topic_id) in self._repeated:
+            return None  # its leader epochs began anew
         broker, epoch = fields["broker"], fields["leader_epoch"]
         key = (topic, topic_id, fields["partition"], epoch)
         other = self._leads.setdefault(key, (broker, event))

@@ -119,6 +119,20 @@ def test_topics_without_ids_are_not_compared_after_they_were_created_again() -> 
     assert one.found == []
 
 
+@pytest.mark.parametrize("is_again", [True, False], ids=["created again", "created once"])
+def test_leaders_are_not_compared_after_an_id_was_created_again(is_again: bool) -> None:
+    one = Story(Receivers())
+    one.topic({0: [1, 2]}, operation="create_topic")
+    one.lead(1, 0, [1, 2])
+    apply(one, 1)
+    if is_again:
+        one.commit({"topics/t1": None, "leadership/t1/0": None})
+        one.topic({0: [1, 2]}, operation="create_topic")
+    apply(one, 2, leader=2)
+
+    assert one.found == ([] if is_again else ["INV-19"])
+
+
 def test_applying_another_topic_id_breaks_inv_41() -> None:
     one = story()
     apply(one, 2)
