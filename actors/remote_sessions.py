@@ -313,8 +313,11 @@ class RemoteSessions:
         self._remove(term, session, cause)
 
     async def _end_on_request(self, term: SessionTerm, session: RemoteSession, cause: str) -> None:
-        """End a session before it expires. If the end cannot be stored, it is tried again like that of an expired one:
-        the request may not be repeated, and the id would be taken until the next controller."""
+        """End a session before it expires.
+
+        An end that cannot be stored is tried again like that of an expired session: the client may not repeat its
+        request, and the broker id would be taken until the next controller.
+        """
         was = session.phase
         try:
             await self._end(term, session, cause)

@@ -14,13 +14,25 @@ from .nodes import NODE
 _WAKEUP: Final = "task_wakeup"
 
 
-class SimTask(asyncio.Task[Any]):
-    """A task with its sequence number as hash, so that the order of sets of tasks does not depend on addresses."""
+class _Numbered:
+    """An object with its sequence number as hash, so that the order of sets does not depend on addresses."""
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimTask(_Numbered, asyncio.Task[Any]):
+    """A task of the simulated loop."""
 
     def __init__(self, coro: Any, *, loop: Any, **kwargs: Any) -> None:
         node = NODE.get()
         self.node_name = "" if node is None else node.name
-        self.number: int = next(loop.task_numbers)  # first: the constructor adds the task to sets
+        self.number = next(loop.task_numbers)  # first: the constructor adds the task to sets
         if kwargs.get("name") is None:
             kwargs["name"] = f"task {self.number}"  # asyncio numbers the tasks of all loops of the process
         super().__init__(coro, loop=loop, **kwargs)
@@ -30,25 +42,13 @@ class SimTask(asyncio.Task[Any]):
         if value is not None:
             super().set_name(value)
 
-    def __hash__(self) -> int:
-        return self.number
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
-class SimFuture(asyncio.Future[Any]):
-    """A future with its sequence number as hash, for the same reason."""
+class SimFuture(_Numbered, asyncio.Future[Any]):
+    """A future of the simulated loop."""
 
     def __init__(self, *, loop: Any) -> None:
-        self.number: int = next(loop.future_numbers)
+        self.number = next(loop.future_numbers)
         super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class SimHandle(asyncio.Handle):

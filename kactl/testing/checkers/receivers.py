@@ -1,6 +1,7 @@
 """Requests as brokers receive and apply them: INV-06, INV-19, INV-41, INV-44, INV-48, INV-49."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -46,9 +47,8 @@ class Receivers(Checker):
     def __init__(self, rules: Rules | None = None) -> None:
         self._rules = Rules() if rules is None else rules
         self._stored = Stored()
-        self._lives: dict[str, int] = {}  # how often each topic was created
-        self._ids: set[tuple[str, str]] = set()  # topics and ids that were created
-        self._repeated: set[tuple[str, str]] = set()  # of them, those created more than once; see INV-40
+        self._lives = Counter[str]()  # how often each topic was created
+        self._lives_of_id = Counter[tuple[str, str]]()  # the same under each id
         self._registered: dict[int, int] = {}  # the last epoch of each broker
         # Leaders that the store named, by topic, topic id, partition and leader epoch.
         self._named: dict[tuple[str, str, int, int], int] = {}
@@ -67,10 +67,8 @@ class Receivers(Checker):
         for key, _, _, value in event.fields["ops"]:
             if key.startswith("topics/") and value is not None and self._stored.value(key) is None:
                 topic = key.removeprefix("topics/")
-                self._lives[topic] = self._lives.get(topic, 0) + 1
-                if (topic, value["id"]) in self._ids:
-                    self._repeated.add((topic, value["id"]))
-                self._ids.add((topic, value["id"]))
+                self._lives[topic] += 1
+                self._lives_of_id[topic, value["id"]] += 1
             if key.startswith("brokers/") and value is not None:
                 self._registered[int(key.removeprefix("brokers/"))] = value["epoch"]
         self._stored.apply(event)
@@ -119,10 +117,10 @@ class Receivers(Checker):
     def _is_known_leader(self, event: Event) -> Violation | None:
         fields = event.fields
         topic, topic_id = fields["topic"], fields["topic_id"]
-        if fields["role"] != "leader" or (is_zero(topic_id) and self._lives.get(topic, 0) > 1):
+        # Leader epochs begin anew in each life. A client may repeat a creation with its id; see INV-40.
+        lives = self._lives[topic] if is_zero(topic_id) else self._lives_of_id[topic, topic_id]
+        if fields["role"] != "leader" or lives > 1:
             return None
-        if (topic, topic_id) in self._repeated:
-            return None  # its leader epochs began anew
         broker, epoch = fields["broker"], fields["leader_epoch"]
         key = (topic, topic_id, fields["partition"], epoch)
         other = self._leads.setdefault(key, (broker, event))
