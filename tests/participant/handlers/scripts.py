@@ -1,13 +1,18 @@
 """Scripts for the calls of recording handlers, and orders that go with them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.abc
 
-from kactl.model import ReplicaStatus
+from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
+from kactl.participant import Participant
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import Network
-from tests.support.control_requests import ORDERS_0, StateRow
+from tests.support.clocks import settle
+from tests.support.control_requests import ORDERS_0, StateRow, stop_replica
 
 from .conftest import Handled
 
@@ -43,6 +48,24 @@ def ignoring_cancellation(release: anyio.Event) -> Any:
             await release.wait()
 
     return call
+
+
+@asynccontextmanager
+async def backing_off(network: Network, handled: Handled, error: Exception) -> AsyncIterator[Participant]:
+    """Run a participant whose handler of orders-0 has just failed in `lead`, under leader epoch 7."""
+    handled.scripts[ORDERS_0, "lead"] = raising(error)
+    async with handled.running_participant() as participant:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        yield participant
+
+
+async def delete_and_lead_next(network: Network, tasks: anyio.abc.TaskGroup, pause_ms: float) -> None:
+    """Send the deletion of orders-0, and then an order to lead that of the next topic; wait after each."""
+    tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
+    await network.clock.advance(pause_ms)
+    tasks.start_soon(network.lead_and_follow, 1, NEXT)
+    await network.clock.advance(pause_ms)
 
 
 async def fail_for_good(network: Network, handled: Handled) -> None:

@@ -1,4 +1,4 @@
-"""The pause after a failure of a handler: what ends it, and what does not."""
+"""The pause after a failure of a handler, and the orders, calls and resets that end it."""
 
 from typing import Any
 
@@ -13,7 +13,17 @@ from tests.support.clocks import settle
 from tests.support.control_requests import ORDERS_0, stop_replica, update_metadata
 
 from .conftest import Handled
-from .scripts import FAILED, LED, NEXT, READY, ignoring_cancellation, raising, waiting_for
+from .scripts import (
+    FAILED,
+    LED,
+    NEXT,
+    READY,
+    backing_off,
+    delete_and_lead_next,
+    ignoring_cancellation,
+    raising,
+    waiting_for,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -84,10 +94,7 @@ async def test_stop_does_not_end_a_back_off(
     network: Network, handled: Handled, error: Exception, delay_ms: int, status: ReplicaStatus
 ) -> None:
     """The controller sends it because of the failure."""
-    handled.scripts[ORDERS_0, "lead"] = raising(error)
-    async with handled.running_participant(), anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, error), anyio.create_task_group() as tasks:
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
         assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop"]
         assert handled.state() is HandlerState.BACKING_OFF
@@ -103,10 +110,7 @@ async def test_stop_does_not_end_a_back_off(
 
 
 async def test_deletion_ends_a_back_off(network: Network, handled: Handled) -> None:
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
-    async with handled.running_participant():
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")):
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
         await settle()
 
@@ -117,17 +121,11 @@ async def test_deletion_ends_a_back_off(network: Network, handled: Handled) -> N
 async def test_deletion_ends_a_back_off_before_the_order_for_the_next_topic(network: Network, handled: Handled) -> None:
     """Both orders arrive before a stop within the back-off has ended."""
     release = anyio.Event()
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
     handled.scripts[ORDERS_0, "stop"] = ignoring_cancellation(release)
-    async with handled.running_participant(), anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")), anyio.create_task_group() as tasks:
         tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
         await network.clock.advance(50)
-        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
-        await network.clock.advance(50)
-        tasks.start_soon(network.lead_and_follow, 1, NEXT)
-        await network.clock.advance(50)
+        await delete_and_lead_next(network, tasks, 50)
         release.set()
         await settle()
 
@@ -135,10 +133,7 @@ async def test_deletion_ends_a_back_off_before_the_order_for_the_next_topic(netw
 
 
 async def test_back_off_ends_with_the_registration(network: Network, handled: Handled) -> None:
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
-    async with handled.running_participant() as participant:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")) as participant:
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
         await participant.restart()
         assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop", "stop"]
@@ -151,12 +146,9 @@ async def test_back_off_ends_with_the_registration(network: Network, handled: Ha
 
 async def test_long_stop_within_a_back_off_delays_its_end(network: Network, handled: Handled) -> None:
     """A busy replica would count as ready."""
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
     stopped = anyio.Event()
     handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
-    async with handled.running_participant(), anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")), anyio.create_task_group() as tasks:
         tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
         await network.clock.advance(5_000)
         during = handled.statuses
@@ -171,11 +163,8 @@ async def test_long_stop_within_a_back_off_delays_its_end(network: Network, hand
 async def test_failed_stop_within_a_back_off_does_not_shorten_it(
     network: Network, handled: Handled, error: Exception, delay_ms: int
 ) -> None:
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
     handled.scripts[ORDERS_0, "stop"] = raising(error)
-    async with handled.running_participant():
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")):
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=8))
         handled.scripts.clear()
         await network.clock.advance(delay_ms - 1)
@@ -189,11 +178,8 @@ async def test_failed_stop_within_a_back_off_does_not_shorten_it(
 
 async def test_stuck_stop_ends_a_back_off_without_being_ready(network: Network, handled: Handled) -> None:
     release = anyio.Event()
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
     handled.scripts[ORDERS_0, "stop"] = ignoring_cancellation(release)
-    async with handled.running_participant(), anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")), anyio.create_task_group() as tasks:
         tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
         await network.clock.advance(30_000)
         await network.clock.advance(MARGIN_MS)
@@ -205,12 +191,12 @@ async def test_stuck_stop_ends_a_back_off_without_being_ready(network: Network, 
 
 
 async def test_reset_ends_a_back_off_also_during_a_stop(network: Network, handled: Handled) -> None:
-    handled.scripts[ORDERS_0, "lead"] = raising(NotReady(60_000, "the cache is cold"))
     stopped = anyio.Event()
     handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with (
+        backing_off(network, handled, NotReady(60_000, "the cache is cold")) as participant,
+        anyio.create_task_group() as tasks,
+    ):
         tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=8))
         await network.clock.advance(500)
         await participant.reset(ORDERS_0)
@@ -232,10 +218,7 @@ async def test_handler_that_cannot_be_made_is_not_made_for_a_stop(network: Netwo
 
     async with handled.running_participant(), anyio.create_task_group() as tasks:
         await network.lead_and_follow(1, LED)
-        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
-        await network.clock.advance(100)
-        tasks.start_soon(network.lead_and_follow, 1, NEXT)
-        await network.clock.advance(100)
+        await delete_and_lead_next(network, tasks, 100)
         handled.make_by(fail)
         deleted.set()
         await settle()

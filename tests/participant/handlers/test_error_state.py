@@ -13,7 +13,7 @@ from tests.support.clocks import settle
 from tests.support.control_requests import ORDERS_0, lease_release, stop_replica, update_metadata
 
 from .conftest import Handled
-from .scripts import LED, NEXT, READY, fail_for_good, ignoring_cancellation, raising, waiting_for
+from .scripts import LED, NEXT, READY, delete_and_lead_next, fail_for_good, ignoring_cancellation, raising, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -149,10 +149,7 @@ async def test_next_replica_waits_for_a_deletion_in_error(network: Network, hand
         await fail_for_good(network, handled)
         handled.scripts[ORDERS_0, "stop"] = waiting_for(deleted)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
-            await network.clock.advance(5_000)
-            tasks.start_soon(network.lead_and_follow, 1, NEXT)
-            await network.clock.advance(5_000)
+            await delete_and_lead_next(network, tasks, 5_000)
         before = handled.calls_of()
         deleted.set()
         await settle()
@@ -174,10 +171,7 @@ async def test_failed_deletion_in_error_refuses_the_next_replica(network: Networ
         await fail_for_good(network, handled)
         handled.scripts[ORDERS_0, "stop"] = stop
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
-            await network.clock.advance(5_000)
-            tasks.start_soon(network.lead_and_follow, 1, NEXT)
-            await network.clock.advance(5_000)
+            await delete_and_lead_next(network, tasks, 5_000)
         failed.set()
         await settle()
 

@@ -8,7 +8,7 @@ from tests.support.clocks import settle
 from tests.support.control_requests import ORDERS_0, StateRow
 
 from .conftest import Handled
-from .scripts import FAILED, LED, fail_for_good, raising, waiting_for
+from .scripts import FAILED, LED, backing_off, fail_for_good, raising, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -16,10 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_replica_with_a_failed_directory_is_not_ready_after_a_back_off(
     network: Network, handled: Handled
 ) -> None:
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
-    async with handled.running_participant() as participant:
-        await network.lead_and_follow(1, LED)
-        await settle()
+    async with backing_off(network, handled, OSError("disk full")) as participant:
         await participant.fail_directory([ORDERS_0])
         await network.clock.advance(5_000)
 

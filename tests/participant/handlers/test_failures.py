@@ -7,14 +7,14 @@ import pytest
 
 from kactl.errors import NotFound
 from kactl.messages.broker import PartitionReport
-from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
+from kactl.model import ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
 from tests.support.control_requests import BILLS_0, ORDERS_0, StateRow, stop_replica, update_metadata
 
 from .conftest import Handled
-from .scripts import FAILED, LED, NEXT, READY, raising, waiting_for
+from .scripts import FAILED, LED, READY, delete_and_lead_next, raising, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -148,10 +148,7 @@ async def test_failures_of_a_deleted_replica_do_not_count_for_the_next_one(netwo
         for attempt in range(3):
             await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt))
             await network.clock.advance(4_000)
-        tasks.start_soon(network.send, 1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
-        await network.clock.advance(500)
-        tasks.start_soon(network.lead_and_follow, 1, NEXT)
-        await network.clock.advance(100)
+        await delete_and_lead_next(network, tasks, 500)
         deleted.set()
         await settle()
 
