@@ -12,6 +12,7 @@ from kactl.messages.broker import AlterPartitionRequested, PartitionReport
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant.handlers.orders import HandlerState
+from kactl.participant.hosted_replicas import Role
 from kactl.participant.incarnation import Incarnation
 from kactl.testing.history import History
 
@@ -181,10 +182,17 @@ class ParticipantRecorder:
             )  # fmt: skip
 
     def _is_out_of_use(self, name: TopicPartition) -> bool:
-        """Whether a handler makes no call any more. It may have failed after the order of its epoch was answered, so
-        that the participant answers a repeated request by its epochs only, and has reported the failure."""
-        hosting = None if self._incarnation is None else self._incarnation._hosting
-        return hosting is not None and hosting.state(name) in (HandlerState.STUCK, HandlerState.ERROR)
+        """Whether a replica is not served although an order under its epoch is answered as an old one.
+
+        A handler that makes no call any more may have failed after that order was answered, and has reported it. A
+        replica that a StopReplica has stopped starts again under a higher epoch only.
+        """
+        if self._incarnation is None:
+            return False
+        hosting, held = self._incarnation._hosting, self._incarnation.hosted.view(name)
+        if hosting is not None and hosting.state(name) in (HandlerState.STUCK, HandlerState.ERROR):
+            return True
+        return held is not None and held.role == Role.STOPPED
 
     def _stopped(self, stops: Iterable[StopEntry], errors: dict[TopicPartition, int], same: dict[str, Any]) -> None:
         for stop in stops:

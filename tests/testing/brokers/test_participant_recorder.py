@@ -7,6 +7,7 @@ import pytest
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 from kactl.participant.handlers.orders import HandlerState
+from kactl.participant.hosted_replicas import Role
 from kactl.testing.brokers.application import Application
 from kactl.testing.brokers.entries import StopEntry, state_entries
 from kactl.testing.brokers.leases import LeaseClocks
@@ -32,20 +33,24 @@ def test_only_another_deletion_ends_a_failed_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "stays"),
+    ("state", "role", "stays"),
     [
-        (HandlerState.ERROR, True),
-        (HandlerState.STUCK, True),
-        (HandlerState.BACKING_OFF, False),
-        (None, False),  # a listener has no handlers
+        (HandlerState.ERROR, Role.FOLLOWER, True),
+        (HandlerState.STUCK, Role.FOLLOWER, True),
+        (HandlerState.BACKING_OFF, Role.FOLLOWER, False),
+        (None, Role.FOLLOWER, False),  # a listener has no handlers
+        (None, Role.STOPPED, True),
+        (None, None, False),
     ],
 )
-def test_old_request_ends_no_failure_of_a_handler_out_of_use(
-    monkeypatch: pytest.MonkeyPatch, state: HandlerState | None, stays: bool
+def test_old_request_ends_no_failure_of_a_replica_out_of_use(
+    monkeypatch: pytest.MonkeyPatch, state: HandlerState | None, role: Role | None, stays: bool
 ) -> None:
     recorder = ParticipantRecorder(History(lambda: 0.0), Application(1), LeaseClocks())
     hosting = None if state is None else SimpleNamespace(state=lambda name: state)
-    monkeypatch.setattr(recorder, "_incarnation", SimpleNamespace(_hosting=hosting))
+    view = None if role is None else SimpleNamespace(role=role)
+    hosted = SimpleNamespace(view=lambda name: view)
+    monkeypatch.setattr(recorder, "_incarnation", SimpleNamespace(_hosting=hosting, hosted=hosted))
     names = [entry.name for entry in state_entries(LEAD.states)]
 
     def failed_after(error: ErrorCode) -> bool:
