@@ -150,7 +150,7 @@ class SimulatedCluster:
     Attributes:
         operators: node of all admin clients; it never fails.
         own_settings: those of the controllers.
-        removed_by_hand: topics that were removed from the store by hand.
+        removed_by_hand: ids, by name, of topics that were removed from the store by hand. A broker may not know an id.
         creations: number of requested creations by topic that the store may carry out later: those without an answer,
             or with an unknown outcome.
         reassigned: topics with a partition of which a reassignment was requested.
@@ -187,7 +187,7 @@ class SimulatedCluster:
         self.operator_store = self.world.client(self.operators)
         self.is_healed = False
         self.call_numbers = itertools.count(1)
-        self.removed_by_hand: set[str] = set()
+        self.removed_by_hand: dict[str, set[bytes]] = {}
         self.creations: Counter[str] = Counter()
         self.reassigned: set[str] = set()
         self.growing: set[str] = set()

@@ -73,7 +73,8 @@ def vanish(cluster: SimulatedCluster, args: Args) -> None:
         # A creation that arrives later could not be distinguished from the removed topic: below level 2.8 there are no
         # ids, and a client that repeats a creation after a lost answer repeats its id.
         raise Skipped(f"{topic} may be created again")
-    cluster.removed_by_hand.add(topic)
+    stored = cluster.stored.topics().get(topic)
+    cluster.removed_by_hand.setdefault(topic, {ZERO_ID}).add(ZERO_ID if stored is None else stored.id)
     cluster.world.remove_topic(topic)
     cluster.history.record("admin.store", operation="remove topic by hand", outcome="done", topic=topic)
 

@@ -57,7 +57,7 @@ class Surroundings(NamedTuple):
     Attributes:
         older: returns the partitions with a replica on a broker and stored leadership that the controller knows,
             with the ids of their topics.
-        removed_by_hand: topics that were removed from the store by hand.
+        removed_by_hand: ids, by name, of topics that were removed from the store by hand.
         leases: of all participants.
     """
 
@@ -65,7 +65,7 @@ class Surroundings(NamedTuple):
     history: History
     now_ms: Callable[[], float]
     older: Callable[[int], Mapping[TopicPartition, bytes]]
-    removed_by_hand: Collection[str]
+    removed_by_hand: Mapping[str, Collection[bytes]]
     leases: LeaseClocks
 
 

@@ -47,8 +47,8 @@ class Receiver:
     """State of one broker process from the controller's requests.
 
     Args:
-        removed_by_hand: topics by name that were removed from the store by hand: brokers keep replicas of them, and
-            accept another topic of that name.
+        removed_by_hand: ids, by name, of topics that were removed from the store by hand: brokers keep replicas of
+            them, and accept another topic of that name.
         now_ms: virtual time.
 
     Attributes:
@@ -77,7 +77,7 @@ class Receiver:
         disk: Disk,
         history: History,
         *,
-        removed_by_hand: Collection[str],
+        removed_by_hand: Mapping[str, Collection[bytes]],
         now_ms: Callable[[], float],
     ) -> None:
         self.broker = broker
@@ -249,7 +249,8 @@ class Receiver:
             self._record_role(entry, "storage")
             return ErrorCode.KAFKA_STORAGE_ERROR
         held = self.replicas.get(name)
-        if held is not None and held.topic.id != entry.topic_id and name.topic in self._removed_by_hand:
+        is_removed = held is not None and held.topic.id in self._removed_by_hand.get(name.topic, ())
+        if held is not None and is_removed and held.topic.id != entry.topic_id:
             self._remove_by_hand(name, held)
             held = None
         if held is not None:

@@ -93,7 +93,7 @@ class Leftovers:
         if count := stored.notifications():
             yield f"{count} notifications wait in the store"
         topics = stored.topics()
-        unknown = self._cluster.removed_by_hand | self._cluster.reassigned
+        unknown = self._cluster.removed_by_hand.keys() | self._cluster.reassigned
         for broker in self._cluster.fleet.running():
             if broker.id in self._cluster.fleet.doubled:
                 continue

@@ -37,7 +37,7 @@ def test_write_with_a_lost_answer_is_repeated_until_its_outcome_is_known() -> No
             fence = await store.contest(100)
             await store.commit(new_write([T_0], isr=(1, 2)), fence)
             history = History(lambda: 0.0)
-            receiver = Receiver(1, Disk(), history, removed_by_hand=(), now_ms=lambda: 0.0)
+            receiver = Receiver(1, Disk(), history, removed_by_hand={}, now_ms=lambda: 0.0)
             replica = receiver.replicas[T_0] = Replica(T, ReplicaLog(), 1, 0, BOTH, 0, (1, 2), fence.epoch)
             changes = IsrChanges(
                 receiver,

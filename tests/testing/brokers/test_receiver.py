@@ -31,7 +31,8 @@ class Made:
     def __init__(self) -> None:
         self.history = History(lambda: 0.0)
         self.disk = Disk()
-        self.receiver = Receiver(1, self.disk, self.history, removed_by_hand=(), now_ms=lambda: 0.0)
+        self.removed_by_hand: dict[str, set[bytes]] = {}
+        self.receiver = Receiver(1, self.disk, self.history, removed_by_hand=self.removed_by_hand, now_ms=lambda: 0.0)
         self.receiver.registering({})
         self.receiver.registered(EPOCH)
 
@@ -241,6 +242,17 @@ def test_replica_that_only_an_earlier_controller_has_named_blocks_the_next_topic
     greeted.send(lead(topic=NEXT_T, by=4))
 
     assert (T_0 in greeted.receiver.blocked) == is_blocked
+
+
+def test_operator_removes_only_replicas_of_the_topic_that_was_removed_by_hand(greeted: Made) -> None:
+    greeted.send(lead(epoch=5))
+    greeted.removed_by_hand["t"] = {T.id}
+
+    new = greeted.send(lead(topic=NEXT_T))
+    late = greeted.send(lead(epoch=6))
+
+    assert (new.partitions.error[0], late.partitions.error[0]) == (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)
+    assert greeted.receiver.replicas[T_0].topic == NEXT_T
 
 
 def test_partition_is_not_blocked_after_the_earlier_replica_is_stopped(greeted: Made) -> None:
