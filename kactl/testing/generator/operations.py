@@ -61,7 +61,7 @@ def operations(
     """Returns the sequences of a run, which may consist of them alone."""
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
-        draw.tools, draw.replaced, draw.lives, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
+        draw.tools, draw.replaced, draw.lives, draw.outlived, draw.outlived, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
         draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up, draw.replaced_unseen,
         draw.deposed, draw.deposed,
     )  # fmt: skip
@@ -180,6 +180,31 @@ class _Sequences(Schedules):
         first_ms = begin_ms - rng.uniform(1, 50)
         either = (Action("hold", at_ms=first_ms, args=link | late), Action("cut", at_ms=first_ms, args=link | missed))
         return [*actions, rng.choice((either[0], *either))]
+
+    def outlived(self, at_ms: float) -> list[Action]:
+        """A request about a topic is on its way to a broker while the topic is deleted and created again."""
+        rng, topic, gap_ms = self.rng, self._topic(), self.gap_ms
+        life = self._creation(topic)
+        broker = rng.choice(life["replicas"][0])
+        others = [number for number in range(1, self.brokers + 1) if number != broker]
+        kind = rng.choice(("LeaderAndIsr", *CONTROL))
+        change_ms = at_ms + gap_ms * rng.uniform(0.5, 1.0)
+        # The request is sent again meanwhile.
+        delete_ms = change_ms + gap_ms * rng.uniform(1.0, 1.5)
+        after_ms = gap_ms * rng.uniform(1.0, 2.0)
+        held_ms = (delete_ms if kind == "StopReplica" else change_ms) - rng.uniform(1, 50)
+        link = {"node": _ACTIVE, "to": f"broker {broker}", "direction": "out", "kind": kind}
+        link["for_ms"] = delete_ms + after_ms + gap_ms * rng.uniform(0.2, 1.0) - held_ms
+        target = rng.choice(([broker, others[0]], [others[0], broker], life["replicas"][0][::-1]))
+        move = {"targets": {f"{topic}-0": target}, "to": _ACTIVE}
+        again = self._creation(topic) | {"removal": "delete", "after_ms": after_ms}
+        again["replicas"] = [list(dict.fromkeys([*replicas, broker])) for replicas in again["replicas"]]
+        return [
+            Action("recreate", at_ms=at_ms, args=life | {"removal": "none"}),
+            Action("hold", at_ms=held_ms, args=link),
+            Action("reassign", at_ms=change_ms, args=move),
+            Action("recreate", at_ms=delete_ms, args=again),
+        ]
 
     def stuck(self, at_ms: float) -> list[Action]:
         """A reassignment does not end, as its target cannot copy. It is cancelled or replaced while the store fails,
