@@ -25,6 +25,9 @@ from .leases import LeaseClocks, LeaseRecorder
 
 # Attributes of an incarnation that are wrapped, besides the function by which its client asks the controller.
 WRAPPED: Final = ("_carry_out",)
+OUT_OF_USE: Final = frozenset({HandlerState.STUCK, HandlerState.ERROR})
+"""States in which a handler makes no call any more."""
+
 _REASONS: Final = {
     ErrorCode.STALE_BROKER_EPOCH: "broker epoch",
     ErrorCode.STALE_CONTROLLER_EPOCH: "controller epoch",
@@ -190,7 +193,7 @@ class ParticipantRecorder:
         if self._incarnation is None:
             return False
         hosting, held = self._incarnation._hosting, self._incarnation.hosted.view(name)
-        if hosting is not None and hosting.state(name) in (HandlerState.STUCK, HandlerState.ERROR):
+        if hosting is not None and hosting.state(name) in OUT_OF_USE:
             return True
         return held is not None and held.role == Role.STOPPED
 
@@ -218,9 +221,9 @@ class ParticipantRecorder:
 
 
 def _role(incarnation: Incarnation, name: TopicPartition) -> Any:
-    """Returns what an order changes of a replica."""
+    """Returns what an order changes of a replica. A failure of its directory, which may come meanwhile, is no order."""
     view = incarnation.hosted.view(name)
-    return None if view is None else (view.role, view.leader, view.leader_epoch, view.failed)
+    return None if view is None else (view.role, view.leader, view.leader_epoch)
 
 
 def _errors_of(errors: PartitionErrors) -> dict[TopicPartition, int]:

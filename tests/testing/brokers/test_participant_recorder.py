@@ -1,15 +1,19 @@
 """What the recorder of a participant knows about its replicas."""
 
+import random
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 from kactl.participant.handlers.orders import HandlerState
-from kactl.participant.hosted_replicas import Role
+from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.testing.brokers.application import Application
 from kactl.testing.brokers.entries import StopEntry, state_entries
+from kactl.testing.brokers.handlers import HandlerApplication
 from kactl.testing.brokers.leases import LeaseClocks
 from kactl.testing.brokers.participant_recorder import ParticipantRecorder
 from kactl.testing.contracts.network import LEAD
@@ -60,3 +64,17 @@ def test_old_request_ends_no_failure_of_a_replica_out_of_use(
     assert failed_after(ErrorCode.KAFKA_STORAGE_ERROR)
     assert failed_after(ErrorCode.STALE_CONTROLLER_EPOCH) is stays
     assert not failed_after(ErrorCode.NONE)
+
+
+def test_directory_that_fails_during_an_order_is_no_effect_of_the_order() -> None:
+    history = History(lambda: 0.0)
+    recorder = ParticipantRecorder(history, HandlerApplication(1, history, random.Random(0)), LeaseClocks())
+    hosted = HostedReplicas()
+    incarnation: Any = SimpleNamespace(hosted=hosted)
+    names = [entry.name for entry in state_entries(LEAD.states)]
+    hosted.apply(LEAD.states, np.ones(len(names), np.bool_), Role.LEADER)
+    before = recorder._before(incarnation, LEAD)
+
+    hosted.fail(names)
+
+    assert recorder._applied(incarnation, before) == set()
