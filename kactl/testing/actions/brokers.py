@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kactl.errors import StoreError
+from kactl.messages.admin import ReplicaResetRequested
 from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef
 from kactl.testing import selectors
@@ -101,6 +102,16 @@ def fail_handler(cluster: SimulatedCluster, args: Args) -> None:
         raise Skipped(f"{broker.name} has no handlers")
 
 
+def reset_replica(cluster: SimulatedCluster, args: Args) -> None:
+    """`replica`: a number among those whose handlers make no call any more; `to`."""
+    failed = sorted((name, broker.id) for broker in cluster.fleet.running() for name in broker.failed_handlers())
+    if not failed:
+        raise Skipped("no handler has failed for good")
+    name, broker = failed[args["replica"] % len(failed)]
+    request = ReplicaResetRequested(name, broker)
+    ask(cluster, args["to"], request, operation="reset replica", about=f"{name} on broker {broker}")
+
+
 def producer_ids(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`: reserve a block of producer ids."""
     begin(cluster, _running(cluster, args).allocate_producer_ids(), name="producer ids")
@@ -139,4 +150,5 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
 VERBS: Final = {
     "leave": leave, "fail directory": fail_directory, "undeletable": undeletable, "producer ids": producer_ids,
     "nonsense": nonsense, "fail calls": fail_calls, "fail handler": fail_handler,
+    "reset replica": reset_replica,
 }  # fmt: skip

@@ -114,6 +114,10 @@ class SimulatedBroker(Member):
     def has_failed(self, name: TopicPartition) -> bool:
         """Whether the broker cannot serve a replica at present, and has reported that."""
 
+    def failed_handlers(self) -> set[TopicPartition]:
+        """Returns the replicas whose handlers make no call any more until a reset or a restart: participants only."""
+        return set()
+
     @abstractmethod
     def can_delete(self, name: TopicPartition) -> bool:
         """Whether the broker can delete a replica at present."""

@@ -22,7 +22,7 @@ from kactl.testing.transport import ControlMessage, host_of
 from .application import Application
 from .base import MetadataView, ReplicaView, SimulatedBroker
 from .handlers import HandlerApplication, HandlerFailure
-from .participant_recorder import ParticipantRecorder
+from .participant_recorder import OUT_OF_USE, ParticipantRecorder
 from .process import RETRY_MS, BrokerSettings, Surroundings
 
 
@@ -169,6 +169,13 @@ class ParticipantBroker(SimulatedBroker):
 
     def has_failed(self, name: TopicPartition) -> bool:
         return name in self.recorder.failed
+
+    def failed_handlers(self) -> set[TopicPartition]:
+        incarnation = None if self.participant is None else self.participant._incarnation
+        hosting = None if incarnation is None else incarnation._hosting
+        if hosting is None:
+            return set()
+        return {name for name in hosting._actors if hosting.state(name) in OUT_OF_USE}
 
     def can_delete(self, name: TopicPartition) -> bool:
         return name not in self.recorder.failed | self.recorder.kept | self.application.undeletable

@@ -5,7 +5,15 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.messages.routes import Watch
-from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, ReplicaState, TopicPartition
+from kactl.model import (
+    NO_LEADER,
+    Assignment,
+    Leadership,
+    PartitionState,
+    ReplicaState,
+    ReplicaStatus,
+    TopicPartition,
+)
 from kactl.testing.brokers import SimulatedBroker
 from kactl.testing.brokers.base import MetadataView
 from kactl.testing.cluster import SimulatedCluster
@@ -39,6 +47,21 @@ class ConditionsNow:
         """Whether a broker is live and can have a replica of a partition."""
         member = self._running.get(broker)
         return member is not None and not member.has_failed(name)
+
+    def unknown_failures(self) -> Iterator[str]:
+        """The controller knows the handlers that make no call any more, and no others: an operator resets them."""
+        cluster = self._controller.cluster
+        for broker in self._running.values():
+            failed = broker.failed_handlers()
+            for name, assignment, _ in self._partitions():
+                if broker.id not in assignment.replicas:
+                    continue
+                report = cluster.replica_report(name, broker.id)
+                is_known = report is not None and report.status in (ReplicaStatus.STUCK, ReplicaStatus.ERROR)
+                if is_known != (name in failed):
+                    known = "nothing" if report is None else report.status.name
+                    state = "fails for good" if name in failed else "does not fail for good"
+                    yield f"the handler of {name} on broker {broker.id} {state}, and the controller knows {known}"
 
     def _may_lead(self, broker: int, name: TopicPartition) -> bool:
         return self._serves(broker, name) and broker not in self._leaving

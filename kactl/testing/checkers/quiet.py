@@ -123,6 +123,7 @@ class Quiet:
             ("LIV-05", self.settle_ms, view.undrained),
             ("LIV-03", self.settle_ms, view.disagreements),
             ("LIV-03", self.settle_ms, view.unknown_replicas),
+            ("LIV-03", self.settle_ms, view.unknown_failures),
             ("LIV-04", self.settle_ms, view.out_of_sync),
             ("LIV-04", self.settle_ms, view.dead_members),
             ("LIV-04", self.shutdown_ms, lambda: left.shutdowns(wait=self._waits_for_shutdowns)),

@@ -61,7 +61,8 @@ def operations(
     """Returns the sequences of a run, which may consist of them alone."""
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
-        draw.tools, draw.replaced, draw.lives, draw.outlived, draw.outlived, draw.stuck, draw.interrupted, draw.interrupted, draw.drained,
+        draw.tools, draw.replaced, draw.lives, draw.outlived, draw.outlived, draw.stuck, draw.interrupted,
+        draw.interrupted, draw.drained,
         draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up, draw.replaced_unseen,
         draw.deposed, draw.deposed,
     )  # fmt: skip
@@ -193,8 +194,8 @@ class _Sequences(Schedules):
         delete_ms = change_ms + gap_ms * rng.uniform(1.0, 1.5)
         after_ms = gap_ms * rng.uniform(1.0, 2.0)
         held_ms = (delete_ms if kind == "StopReplica" else change_ms) - rng.uniform(1, 50)
-        link = {"node": _ACTIVE, "to": f"broker {broker}", "direction": "out", "kind": kind}
-        link["for_ms"] = delete_ms + after_ms + gap_ms * rng.uniform(0.2, 1.0) - held_ms
+        for_ms = delete_ms + after_ms + gap_ms * rng.uniform(0.2, 1.0) - held_ms
+        link = {"node": _ACTIVE, "to": f"broker {broker}", "direction": "out", "kind": kind, "for_ms": for_ms}
         target = rng.choice(([broker, others[0]], [others[0], broker], life["replicas"][0][::-1]))
         move = {"targets": {f"{topic}-0": target}, "to": _ACTIVE}
         again = self._creation(topic) | {"removal": "delete", "after_ms": after_ms}

@@ -50,7 +50,7 @@ class _Patterns(Schedules):
         return [Action("suspend", at_ms=at_ms, args={"node": self.broker(), "for_ms": self.around_session_ms()})]
 
     def handler(self, at_ms: float) -> list[Action]:
-        """The next call of a handler fails, of a phase that something brings about, perhaps."""
+        """The next call of a handler fails, of a phase that something brings about, perhaps. An operator resets one."""
         phase = self.rng.choice(PHASES)
         args: dict[str, Any] = {
             "broker": self.broker(),
@@ -58,7 +58,12 @@ class _Patterns(Schedules):
             "what": self.rng.choice(_OF_PHASE[phase]),
             "for_ms": self.around_session_ms(),
         }
-        return [Action("fail handler", at_ms=at_ms, args=args)]
+        actions = [Action("fail handler", at_ms=at_ms, args=args)]
+        if self.rng.random() < 0.5:
+            reset_ms = at_ms + args["for_ms"] + self.rng.uniform(0, 2 * self.session_ms)
+            reset = {"replica": self.rng.randrange(40), "to": "active controller"}
+            actions.append(Action("reset replica", at_ms=reset_ms, args=reset))
+        return actions
 
     def silent_leader(self, at_ms: float) -> list[Action]:
         """Leadership moves away from a broker that the controller does not reach: it holds what it led."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kactl.participant.incarnation import Incarnation
+from kactl.state.replica_reports import ReplicaReports
 from kactl.testing.brokers.participant_recorder import WRAPPED
 from kactl.testing.generator import script_of_seed
 from kactl.testing.run import Outcome, run_script
@@ -280,6 +281,30 @@ def test_handler_that_hangs_is_stuck_and_another_replica_leads() -> None:
     reports = [event.fields for event in outcome.history.events if event.kind == "handler.report"]
     assert [(each["broker"], each["status"]) for each in reports] == [(1, "BUSY"), (1, "STUCK"), (1, "ERROR")]
     assert phases(outcome, 2, 0)[-1] == "lead"
+
+
+def test_operator_resets_a_handler_that_has_failed_for_good() -> None:
+    fail = {"broker": "broker 1", "phase": "prepare", "what": "hang", "for_ms": 12_000}
+    hang = Action("fail handler", at_ms=500, args=fail)
+    reset = Action("reset replica", at_ms=16_000, args={"replica": 3, "to": "active controller"})
+
+    outcome = small(hang, reset, handlers=True)
+
+    assert outcome.passed, outcome.error
+    reports = [event.fields["status"] for event in outcome.history.events if event.kind == "handler.report"]
+    assert reports == ["BUSY", "STUCK", "ERROR", "READY"]
+    assert phases(outcome, 1, 0)[-1] in ("follow", "lead")
+
+
+def test_failure_that_the_controller_does_not_know_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail = {"broker": "broker 1", "phase": "prepare", "what": "hang", "for_ms": 20_000}
+    monkeypatch.setattr(ReplicaReports, "put", lambda *args: None)
+
+    outcome = small(Action("fail handler", at_ms=500, args=fail), handlers=True)
+
+    assert outcome.signature == "LIV-03"
+    assert outcome.violation is not None
+    assert "the handler of t1-0 on broker 1 fails for good, and the controller knows nothing" in outcome.violation.text
 
 
 def test_handler_that_ends_after_it_has_hung_is_not_late() -> None:
