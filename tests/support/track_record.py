@@ -24,16 +24,22 @@ _NONE: Final = "–"
 
 
 class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One search: cluster-hours, and what happened in them."""
+    """One search: cluster-hours, and what happened in them.
+
+    Attributes:
+        cpu_s: None if it was not measured.
+        participants: how many of the runs had participants.
+    """
 
     release: str
     world: str
     cluster_hours: float
-    cpu_s: float
     runs: int
     faults: int
     failovers: int
     commit: str
+    cpu_s: float | None = None
+    participants: int = 0
     violations: str = ""
     probes: dict[str, int] = {}
 
@@ -100,6 +106,7 @@ def _of_entry(entry: corpus.Entry) -> Bug:
 
 def page(folder: Path = FOLDER) -> str:
     """Returns the text of the page."""
+    searches = track(folder).search
     known = bugs(folder)
     found = [bug for bug in known if bug.found_by in BY_SIMULATION]
     missed = [bug for bug in known if bug.found_by not in BY_SIMULATION]
@@ -111,10 +118,12 @@ and those that it should have found.
 
 ## Searches
 
-{_searches(track(folder).search)}
+{_searches(searches)}
 
 A cluster-hour is one hour of virtual time with at least 3 brokers and 2 controller instances, under load and faults.
-Hours alone say nothing: faults and controller elections stand next to them.
+Hours alone say nothing: faults and controller elections stand next to them. At least
+{sum(search.participants for search in searches):,} runs had participants as brokers; the first searches did not count
+them. [Reliability](reliability.md) names the probes.
 
 ## Bugs
 
@@ -138,7 +147,7 @@ def _searches(searches: Sequence[Search]) -> str:
     if not searches:
         return "No search has been published yet."
     facts = ("release", "commit", "world", "cluster-hours", "CPU-hours")
-    header = (*facts, "runs", "faults", "elections", "violations", "probes")
+    header = (*facts, "runs", "with participants", "faults", "elections", "violations", "probes")
     return _markdown(
         header,
         [
@@ -147,8 +156,9 @@ def _searches(searches: Sequence[Search]) -> str:
                 search.commit,
                 search.world,
                 f"{search.cluster_hours:,.1f}",
-                f"{search.cpu_s / 3600:,.1f}",
+                _NONE if search.cpu_s is None else f"{search.cpu_s / 3600:,.1f}",
                 f"{search.runs:,}",
+                f"{search.participants:,}" if search.participants else _NONE,
                 f"{search.faults:,}",
                 f"{search.failovers:,}",
                 search.violations or _NONE,
