@@ -17,6 +17,7 @@ from kactl.model import (
 from kactl.testing.brokers import SimulatedBroker
 from kactl.testing.brokers.base import MetadataView
 from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.nodes import on
 
 # A call that is younger than this may be on its way through the inbox, and a request through its channel.
 ANSWERED_S: Final = 1.0
@@ -299,11 +300,16 @@ class ConditionsNow:
             later = [event.label for event in member.controller.loop._later]
             if later:
                 yield f"{member.name} will handle {later} again"
-        for channel in self._controller.channels.all():
-            if channel.broker.id not in self._registrations:
-                yield f"the controller has a channel to broker {channel.broker.id}, which is not registered"
-            elif channel.oldest_ms > 1000 * ANSWERED_S and channel.broker.id in self._running:
-                yield f"{len(channel)} requests wait for broker {channel.broker.id}"
+        active, channels = self._cluster.active, self._controller.channels.all()
+        assert active is not None and active.node is not None, "the controller runs"
+        with on(active.node):  # ages are those of its clock
+            late = {channel.broker.id for channel in channels if channel.oldest_ms > 1000 * ANSWERED_S}
+        for channel in channels:
+            broker = channel.broker.id
+            if broker not in self._registrations:
+                yield f"the controller has a channel to broker {broker}, which is not registered"
+            elif broker in late and broker in self._running:
+                yield f"{len(channel)} requests wait for broker {broker}"
 
     def memory_differences(self) -> Iterator[str]:
         """The controller's memory equals the store."""

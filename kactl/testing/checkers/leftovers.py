@@ -7,6 +7,7 @@ from typing import Final
 from kactl.actors.system import Controller
 from kactl.messages.events import BalanceDue, Event, Priority, ShutdownOverdue, StandbyDue
 from kactl.testing.cluster import SimulatedCluster
+from kactl.testing.nodes import on
 
 # An event that waits longer in an inbox at rest is not handled.
 _WAIT_MS: Final = 1_000.0
@@ -36,7 +37,10 @@ class Leftovers:
             if not member.is_running or member.controller is None:
                 continue
             loop, is_active = member.controller.loop, member.controller is self._controller
-            if any(loop.inbox.oldest_ms_in(lane) >= _WAIT_MS for lane in Priority):
+            assert member.node is not None, "it runs"
+            with on(member.node):  # ages are those of its clock
+                waits = any(loop.inbox.oldest_ms_in(lane) >= _WAIT_MS for lane in Priority)
+            if waits:
                 yield f"{len(loop.inbox)} events wait in the inbox of {member.name}"
             for event in loop.controllership._timers._running:
                 if not self._is_due(event, is_active=is_active):

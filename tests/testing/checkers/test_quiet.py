@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from kactl.actors import controller
 from kactl.actors.channel import Channel
@@ -242,6 +243,13 @@ def test_dead_member_of_an_isr_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 def test_requests_that_are_answered_at_once_do_not_wait() -> None:
     """A leader proposes a drained follower twice a second. As in Kafka, each refusal is followed by UpdateMetadata."""
     assert run_script(load(REFUSED_PROPOSALS)).passed
+
+
+def test_age_of_a_request_is_by_the_clock_of_its_controller() -> None:
+    script = load(REFUSED_PROPOSALS)
+    slow = Action("clock", at_ms=1.0, args={"node": "controller 100", "rate": 0.9, "for_ms": script.duration_ms})
+
+    assert run_script(replace(script, actions=[slow, *script.actions])).passed
 
 
 def test_request_that_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
