@@ -120,9 +120,19 @@ class Failover(Handlers):
             len(names),
             len(left),
         )
-        loaded = await self._topics.load_topics(left)
+        await self._read_topics(left)
+        # An instance that was the controller before may find only now that topics were replaced since it read them.
+        # The record would otherwise end the lives that were just read, with the next change of topics.
+        while replaced := sorted(self.store.take_deleted_topics()):
+            cluster.remove_topics(replaced)
+            await self._read_topics(replaced)
+
+    async def _read_topics(self, names: list[str]) -> None:
+        """Read topics that are not in the table, and the leadership of their partitions."""
+        loaded = await self._topics.load_topics(names)
         partitions = Names(loaded.topics, loaded.topic, loaded.partition)
-        cluster.put_leaderships(cluster.table.rows_at(partitions), await self.store.leaderships(partitions))
+        table = self.cluster.table
+        self.cluster.put_leaderships(table.rows_at(partitions), await self.store.leaderships(partitions))
 
     async def _start_replicas(self) -> None:
         """Move replicas on live brokers to ONLINE; remove the others from the ISRs before leaders are elected."""

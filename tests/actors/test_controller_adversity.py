@@ -381,6 +381,32 @@ async def test_topic_recreated_between_two_reads_is_created() -> None:
         await w.check()
 
 
+async def test_topic_of_which_a_takeover_finds_an_earlier_life_stays() -> None:
+    """The instance has read that one when it was the controller before, and was not notified of its end: over ZooKeeper
+    a change of the topic has used up the watch."""
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        store: Any = w.controller.store
+        real = store.topics
+
+        async def earlier() -> list[str]:
+            names: list[str] = await real()
+            store.topics = real
+            store._deleted_topics._read["orders"] -= 1
+            return names
+
+        store.topics = earlier
+        await w.controller.resign()
+        await settle()
+
+        await w.create("payments", [[1, 2]])
+
+        view = w.controller.partition("orders-0")
+        assert view is not None
+        assert view.state is PartitionState.ONLINE
+        await w.check()
+
+
 async def test_out_of_range_partition_number_is_ignored() -> None:
     async with world(1) as w:
         held = {0: Assignment((1,)), 2**31 - 1: Assignment((1,))}
