@@ -301,7 +301,8 @@ class ConditionsNow:
             if later:
                 yield f"{member.name} will handle {later} again"
         active, channels = self._cluster.active, self._controller.channels.all()
-        assert active is not None and active.node is not None, "the controller runs"
+        assert active is not None, "the view is that of the active controller"
+        assert active.node is not None, "it runs"
         with on(active.node):  # ages are those of its clock
             late = {channel.broker.id for channel in channels if channel.oldest_ms > 1000 * ANSWERED_S}
         for channel in channels:
