@@ -128,9 +128,7 @@ class BrokerAnswers(Handlers):
         fresh = np.setdiff1d(row_numbers[known & failed], before)
         if len(fresh):
             log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
-            table.mark_dirs(broker, fresh, True)
-            self.history.add(self.broker_event("directory-failed", broker))
-            await self._offline.replicas_offline(fresh, frozenset({broker}))
+        await self._offline.directories_failed(broker, row_numbers[known & failed])
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:

@@ -22,6 +22,27 @@ class Offline(Handlers):
         self._deletion = deletion
         self._stopped = stopped
 
+    async def directories_failed(self, broker: int, row_numbers: RowNumbers) -> None:
+        """Take replicas on a broker offline whose directories have failed, or whose application has.
+
+        Replicas that are offline for that reason already are left out, unless an error has ended the call for them.
+        After an error the rows are marked for a retry: the report of the failure may not be repeated.
+        """
+        table = self.cluster.table
+        marked = table.dirs_offline(broker)
+        fresh = np.setdiff1d(row_numbers, marked)
+        if len(fresh):
+            table.mark_dirs(broker, fresh, True)
+            self.history.add(self.broker_event("directory-failed", broker))
+        due = np.setdiff1d(row_numbers, self.cluster.without_retries(marked))
+        if not len(due):
+            return
+        try:
+            await self.replicas_offline(due, frozenset({broker}))
+        except Exception:
+            self.cluster.mark_for_retry(due)
+            raise
+
     async def replicas_offline(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> None:
         """Elect new leaders for partitions that the replicas led, then remove the replicas from the ISRs.
 

@@ -52,9 +52,9 @@ class PartitionReports(Handlers):
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, registered.epoch)
         for report in event.reports:
             self._note(event, report)
-        before = self.cluster.table.dirs_offline(event.broker)
         failed = self._rows(event, lambda report: report.status.is_failure)
-        await self._failed(event.broker, np.union1d(failed, self._rows(event, self._is_unknown)), before)
+        failed = np.union1d(failed, self._rows(event, self._is_unknown))
+        await self._offline.directories_failed(event.broker, failed)
         await self._serving.serve(event.broker, self._rows(event, lambda report: report.status is ReplicaStatus.READY))
 
     async def on_replica_reset_requested(self, event: ReplicaResetRequested) -> ReplicaReport:
@@ -114,15 +114,3 @@ class PartitionReports(Handlers):
         table = self.cluster.table
         rows = (table.row(report.partition) for report in event.reports if wanted(report))
         return np.array([row for row in rows if row != NO_ROW], np.intp)
-
-    async def _failed(self, broker: int, rows: RowNumbers, before: RowNumbers) -> None:
-        fresh = np.setdiff1d(rows, before)
-        if len(fresh):
-            self.cluster.table.mark_dirs(broker, fresh, True)
-            self.history.add(self.broker_event("directory-failed", broker))
-            try:
-                await self._offline.replicas_offline(fresh, frozenset({broker}))
-            except Exception:
-                # The participant repeats the report, which has no effect on replicas that are marked already.
-                self.cluster.table.mark_dirs(broker, fresh, False)
-                raise

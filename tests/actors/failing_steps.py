@@ -23,10 +23,10 @@ def fail_once(
     """
     real, left = getattr(owner, step), [error or ZeroDivisionError("a bug")]
 
-    async def failing(self: Any, *arguments: Any) -> Any:
+    async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
         if left and not after:
             raise left.pop()
-        result = await real(self, *arguments)
+        result = await real(self, *arguments, **options)
         if left:
             raise left.pop()
         return result

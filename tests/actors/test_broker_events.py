@@ -1,12 +1,11 @@
 """Broker registrations, failures and changes: the requests to all brokers and the new leaders."""
 
 import msgspec
-import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata
-from kactl.messages.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
+from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kactl.messages.events import BrokerModified, BrokersChanged
 from kactl.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Found
@@ -15,6 +14,7 @@ from tests.support.clocks import settle
 from tests.support.controller_harness import World, kinds, partitions_of, world
 from tests.support.scripted_store import Step, fails, returns, with_status
 
+from .directory_responses import directory_response
 from .reassignment_helpers import reassign
 
 pytestmark = pytest.mark.anyio
@@ -218,19 +218,6 @@ async def test_failed_broker_with_only_topics_in_deletion_blocks_them() -> None:
 
 
 # -- directories -------------------------------------------------------------------------------------------------------
-
-
-def directory_response(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
-    """LeaderAndIsr response with the errors of some replicas' directories."""
-    names = [TopicPartition.parse(name) for name in errors]
-    topics = tuple(dict.fromkeys(name.topic for name in names))
-    said = PartitionErrors(
-        topics,
-        np.array([topics.index(name.topic) for name in names], np.int32),
-        np.array([name.partition for name in names], np.int32),
-        np.array(list(errors.values()), np.int16),
-    )
-    return LeaderAndIsrAnswered(broker, w.epoch(broker), LeaderAndIsrResponse(error, said))
 
 
 def offline_partitions(w: World, broker: int) -> set[str]:
