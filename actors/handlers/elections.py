@@ -92,7 +92,7 @@ class Elections(Handlers):
         """Elect preferred replicas. Skips partitions that are unknown, queued for deletion, without leadership, or that
         their preferred replicas lead already."""
         table = self.cluster.table
-        known = np.array([row for name in dict.fromkeys(requested) if (row := table.row(name)) != NO_ROW], np.intp)
+        known = table.rows_known(dict.fromkeys(requested))
         rows = table.rows(table.not_queued(np.sort(known)))
         rows = rows.take(rows.has_leadership)
         rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))

@@ -111,6 +111,4 @@ class PartitionReports(Handlers):
         return view is not None and view.leader_epoch == report.leader_epoch
 
     def _rows(self, event: PartitionsReported, wanted: Callable[[PartitionReport], bool]) -> RowNumbers:
-        table = self.cluster.table
-        rows = (table.row(report.partition) for report in event.reports if wanted(report))
-        return np.array([row for row in rows if row != NO_ROW], np.intp)
+        return self.cluster.table.rows_known(report.partition for report in event.reports if wanted(report))

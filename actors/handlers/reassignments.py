@@ -221,8 +221,8 @@ class Reassignments(Handlers):
         A reassignment would create their replicas again.
         """
         started = self.cluster.deletion_started
-        running = (self.cluster.table.row(name) for name in self.cluster.reassigning if name.topic not in started)
-        return np.array(sorted(row for row in running if row != NO_ROW), np.intp)
+        running = (name for name in self.cluster.reassigning if name.topic not in started)
+        return np.sort(self.cluster.table.rows_known(running))
 
     async def _resume(self, names: Iterable[TopicPartition]) -> None:
         running = sorted(names)

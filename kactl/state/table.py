@@ -207,6 +207,10 @@ class Table(Columns):
         """
         return self._index.rows_named(names)
 
+    def rows_known(self, names: Iterable[TopicPartition]) -> RowNumbers:
+        """Returns the rows of those partitions that are known, in the order given."""
+        return np.array([row for name in names if (row := self.row(name)) != NO_ROW], np.intp)
+
     def rows_at(self, names: Names) -> RowNumbers:
         """Returns the row of each partition, NO_ROW if it is unknown."""
         return self._index.rows_named_in([ref.name for ref in names.topics], names.topic, names.partition)

@@ -78,6 +78,14 @@ def test_unknown_partition_has_no_row() -> None:
         table.rows_named([tp("t-3"), tp("t-4")])
 
 
+def test_unknown_partitions_are_left_out() -> None:
+    table = table_of(t0=(1,), t1=(2,))
+
+    rows = table.rows_known([T1, tp("t-4"), T0])
+
+    assert rows.tolist() == [table.row(T1), table.row(T0)]
+
+
 def test_table_grows_by_bulk_and_by_single_rows() -> None:
     table = Table()
 
