@@ -82,6 +82,9 @@ class ServingReplicas(Handlers):
         self._answered: dict[ReplicasServe, dict[TopicPartition, None]] = {}
         # By broker: its registration, and the starts under it.
         self._starts: dict[int, tuple[int, dict[TopicPartition, _Starts]]] = {}
+        # By broker: its registration, and the replicas that do not count as failed any more, but whose start an error
+        # has ended.
+        self._unfinished: dict[int, tuple[int, set[TopicPartition]]] = {}
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {ReplicasServe: self.on_replicas_serve}
@@ -106,7 +109,7 @@ class ServingReplicas(Handlers):
             return
         now_ms, starts = self.clock.monotonic_ms(), self._starts_of(event)
         due = [name for name in self._answered.get(event, {}) if name not in starts or starts[name].next_ms <= now_ms]
-        await self.serve(event.broker, np.sort(self.cluster.table.rows_named(due)))
+        await self.serve(event.broker, np.sort(self.cluster.table.rows_known(due)))
         for name in due:
             count = starts[name].count + 1 if name in starts else 1
             starts[name] = _Starts(count, now_ms)
@@ -149,16 +152,37 @@ class ServingReplicas(Handlers):
     async def serve(self, broker: int, row_numbers: RowNumbers) -> None:
         """Use replicas again although their directory, or application, counts as failed.
 
+        If the call raises, another one for the same replicas does the rest.
+
         Raises:
             StoreError: their leader epochs could not be written; they count as failed as before.
         """
         table = self.cluster.table
-        row_numbers = common(row_numbers, table.dirs_offline(broker))
+        unfinished = self._unfinished_of(broker)
+        row_numbers = common(row_numbers, np.union1d(table.dirs_offline(broker), table.rows_known(unfinished)))
         if not len(row_numbers):
             return
-        ids = frozenset({broker})
         await self._stopped.raise_epochs(broker, table.not_queued(row_numbers))
         table.mark_dirs(broker, row_numbers, False)
+        names = tuple(table.names(row_numbers))
+        try:
+            await self._use(broker, row_numbers)
+        except Exception:
+            unfinished.update(names)
+            raise
+        unfinished.difference_update(names)
+
+    def _unfinished_of(self, broker: int) -> set[TopicPartition]:
+        epoch = self.cluster.brokers[broker].epoch
+        broker_epoch, unfinished = self._unfinished.get(broker, (epoch, set()))
+        if broker_epoch != epoch:
+            unfinished = set()
+        self._unfinished[broker] = epoch, unfinished
+        return unfinished
+
+    async def _use(self, broker: int, row_numbers: RowNumbers) -> None:
+        """Start replicas that do not count as failed any more, and continue everything that waits for them."""
+        ids, table = frozenset({broker}), self.cluster.table
         await self.move_many_replicas(
             row_numbers,
             ReplicaState.ONLINE,

@@ -1,9 +1,13 @@
-"""Directories that fail, with an error in the handling of the response or the report."""
+"""Directories that fail and serve again, with an error in the handling of the event."""
 
+import numpy as np
 import pytest
 
 from kactl.actors.controller import RETRY_LATER_MS
+from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
+from kactl.actors.handlers.reassignments import Reassignments
+from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import PartitionReport, PartitionsReported
 from kactl.model import ReplicaState, ReplicaStatus, TopicPartition
@@ -12,6 +16,7 @@ from tests.support.controller_harness import World, world
 
 from .directory_responses import directory_response
 from .failing_steps import fail_once
+from .reassignment_helpers import reassign
 
 pytestmark = pytest.mark.anyio
 
@@ -30,11 +35,18 @@ async def fail_directory(w: World, broker: int, *names: str) -> None:
     await respond(w, broker, dict.fromkeys(names, ErrorCode.KAFKA_STORAGE_ERROR))
 
 
+async def serve_again(w: World, broker: int, *names: str) -> None:
+    await respond(w, broker, dict.fromkeys(names, ErrorCode.NONE))
+
+
 async def report(w: World, broker: int, status: ReplicaStatus) -> None:
     """Report the status of t-0, as the participant does until there is no error."""
     reports = (PartitionReport(TopicPartition("t", 0), 0, status, recovered=status is ReplicaStatus.READY),)
     await w.controller.ask(PartitionsReported(broker, w.epoch(broker), reports))
     await settle()
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @each_error
@@ -88,4 +100,87 @@ async def test_replica_whose_failure_had_no_effect_serves_again(monkeypatch: pyt
         assert await w.stored("t-0") == stored
         assert w.known("t-0").replica_states == {1: ReplicaState.ONLINE, 2: ReplicaState.ONLINE}
         assert w.brokers.told(1)["t-0"][1] == stored[1]
+        await w.check()
+
+
+# -- replicas that serve again -----------------------------------------------------------------------------------------
+
+
+STEPS = [
+    pytest.param(ServingReplicas, "move_many_replicas", False, id="start"),
+    pytest.param(ServingReplicas, "move_many_replicas", True, id="started"),
+    pytest.param(ServingReplicas, "elect_offline", False, id="election"),
+    pytest.param(Reassignments, "resume_on", False, id="reassignments"),
+    pytest.param(Deletion, "resume_on", False, id="deletion"),
+]
+
+
+@each_error
+@pytest.mark.parametrize(("owner", "step", "after"), STEPS)
+async def test_only_replica_leads_again_later(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, owner: type, step: str, after: bool
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await w.create("moving", [[2]])
+        await w.create("doomed", [[1]])
+        w.brokers.failed_dirs[1] = {"t-0", "moving-0", "doomed-0"}
+        await fail_directory(w, 1, "t-0", "doomed-0")
+        await reassign(w, {"moving-0": [1]})
+        await w.delete("doomed")
+        assert (await w.stored("t-0"))[0] == -1
+        assert "doomed" in await w.store.topics()
+        w.brokers.failed_dirs.clear()
+        left = fail_once(monkeypatch, owner, step, error, after=after)
+        await serve_again(w, 1, "t-0", "moving-0", "doomed-0")
+        assert not left
+
+        await w.wait(RETRY_LATER_MS)
+
+        leader, leader_epoch, isr = await w.stored("t-0")
+        assert (leader, isr) == (1, (1,))
+        assert w.brokers.told(1)["t-0"][:3] == (leader, leader_epoch, isr)
+        assert w.known("t-0").replica_states[1] is ReplicaState.ONLINE
+        assert "moving-0" in w.brokers.told(1)
+        assert "doomed" not in await w.store.topics()
+        await w.check()
+
+
+@pytest.mark.parametrize(("owner", "step", "after"), STEPS[:3])
+async def test_only_replica_leads_again_when_its_report_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, owner: type, step: str, after: bool
+) -> None:
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        await report(w, 1, ReplicaStatus.FAILED)
+        fail_once(monkeypatch, owner, step, after=after)
+        with pytest.raises(ZeroDivisionError):
+            await report(w, 1, ReplicaStatus.READY)
+
+        await report(w, 1, ReplicaStatus.READY)
+
+        assert (await w.stored("t-0"))[0] == 1
+        assert w.known("t-0").replica_states[1] is ReplicaState.ONLINE
+        before = w.controller.history.seq
+        await report(w, 1, ReplicaStatus.READY)
+        assert [event for event in w.events("partition", "replica") if event.seq > before] == []
+        await w.check()
+
+
+async def test_replica_serves_again_although_the_topic_of_another_is_gone() -> None:
+    async with world(1) as w:
+        await w.create("gone", [[1]])
+        await w.create("t", [[1]])
+        # The second start has to wait.
+        for _ in range(2):
+            await fail_directory(w, 1, "gone-0", "t-0")
+            await serve_again(w, 1, "gone-0", "t-0")
+        assert w.known("t-0").leader == -1
+        await w.store.delete_topics({"gone": np.zeros(1, np.int32)}, w.controller.cluster.fence)
+        await settle()
+        assert w.controller.cluster.table.topic("gone") is None
+
+        await w.wait(int(PAUSES_MS[0]))
+
+        assert w.known("t-0").leader == 1
         await w.check()
