@@ -4,7 +4,9 @@ Source: the classic controller's processIsrChangeNotification, processLogDirEven
 processLeaderAndIsrResponseReceived.
 """
 
+import contextlib
 import logging
+from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from kactl.state.change import Change
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers, common, some
 from kactl.state.table import NO_ROW
-from kactl.stores.base import Found
+from kactl.stores.base import Found, Notification
 
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes
@@ -48,17 +50,28 @@ class BrokerAnswers(Handlers):
 
     async def on_isr_notified(self, event: IsrNotified) -> None:
         notifications = await self.store.isr_notifications()
-        try:
-            names = sorted({name for notification in notifications for name in notification.partitions})
-            row_numbers = np.array([row for name in names if (row := self.cluster.table.row(name)) != NO_ROW], np.intp)
+        names = sorted({name for notification in notifications for name in notification.partitions})
+        row_numbers = self.cluster.table.rows_known(names)
+        async with self._consumed(notifications, row_numbers):
             if len(row_numbers):
                 await self._reload(row_numbers)
                 await self._reassignments.check_complete(row_numbers)
                 self.continue_drains(row_numbers)
+
+    @contextlib.asynccontextmanager
+    async def _consumed(self, notifications: Sequence[Notification], row_numbers: RowNumbers) -> AsyncIterator[None]:
+        """Delete notifications at the end of the block.
+
+        After an error of the store they stay: the event is retried, and needs them. After any other error, the rows
+        that they concern are marked for a retry. If the notifications stayed, later ones could fail with them each
+        time.
+        """
+        try:
+            yield
         except StoreError:
-            # The event is retried and needs the notifications again.
             raise
         except Exception:
+            self.cluster.mark_for_retry(row_numbers)
             await self.store.delete_notifications(notifications, self.cluster.fence)
             raise
         await self.store.delete_notifications(notifications, self.cluster.fence)
@@ -86,16 +99,15 @@ class BrokerAnswers(Handlers):
     async def on_log_dir_notified(self, event: LogDirNotified) -> None:
         """Send the brokers all their replicas; the responses name those with a failed directory."""
         notifications = await self.store.log_dir_notifications()
-        try:
-            brokers = frozenset(notification.broker for notification in notifications)
-            row_numbers = self.cluster.table.with_replica_on(brokers)
+        brokers = frozenset(notification.broker for notification in notifications)
+        row_numbers = self.cluster.table.with_replica_on(brokers)
+        # A retry sends LeaderAndIsr to all replicas of its rows, also to those on these brokers.
+        async with self._consumed(notifications, row_numbers):
             # New replicas, of reassignments: they become ONLINE without a request, and only ONLINE ones receive one.
             rows = self.cluster.table.rows(row_numbers)
             is_new = np.isin(rows.replicas, sorted(brokers)) & (rows.replica_state == ReplicaState.NEW)
             await self.move_many_replicas(row_numbers[some(is_new)], ReplicaState.ONLINE, brokers)
             await self.move_many_replicas(row_numbers, ReplicaState.ONLINE, brokers)
-        finally:
-            await self.store.delete_notifications(notifications, self.cluster.fence)
 
     async def on_leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
         response, broker = event.response, event.broker

@@ -214,7 +214,10 @@ class BrokerEvents(Handlers):
         await self.tell_everything(now.id)
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
-        """Retry the rows that the store did not commit: elections, first leaders, replicas that leave ISRs."""
+        """Retry the rows that the store did not commit: elections, first leaders, replicas that leave ISRs.
+
+        Retry those as well that concern a failed directory or a notification, and whose event an error has ended.
+        """
         row_numbers = self.cluster.pop_retries()
         try:
             await self._retry(row_numbers)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from kactl.actors.handlers.broker_responses import BrokerAnswers
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.messages.events import BrokerModified, BrokersChanged
@@ -15,6 +16,7 @@ from tests.support.controller_harness import World, kinds, partitions_of, world
 from tests.support.scripted_store import Step, fails, returns, with_status
 
 from .directory_responses import directory_response
+from .failing_steps import fail_once
 from .reassignment_helpers import reassign
 
 pytestmark = pytest.mark.anyio
@@ -336,19 +338,14 @@ async def test_returned_broker_has_all_directories_online() -> None:
 
 @pytest.mark.scenario(386)
 @pytest.mark.parametrize("fails", [False, True])
-async def test_directory_notification_resends_replicas_and_is_deleted(fails: bool) -> None:
+async def test_directory_notification_resends_replicas_and_is_deleted(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1], [2]])
         w.brokers.forget()
         if fails:
-            table = w.controller.cluster.table
-            real = table.with_replica_on
-
-            def broken(brokers: object) -> object:
-                table.with_replica_on = real  # type: ignore[method-assign]
-                raise ZeroDivisionError("a bug")
-
-            table.with_replica_on = broken  # type: ignore[method-assign, assignment]
+            fail_once(monkeypatch, BrokerAnswers, "move_many_replicas")
 
         await w.store.notify_log_dir(1)
         await settle()

@@ -1,22 +1,24 @@
-"""Directories that fail and serve again, with an error in the handling of the event."""
+"""Directories that fail and serve again, and ISRs that leaders write, with an error in the handling of the event."""
 
 import numpy as np
 import pytest
 
 from kactl.actors.controller import RETRY_LATER_MS
+from kactl.actors.handlers.broker_responses import BrokerAnswers
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.model import ReplicaState, ReplicaStatus, TopicPartition
+from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 
 from .directory_responses import directory_response
 from .failing_steps import fail_once
-from .reassignment_helpers import reassign
+from .metadata import metadata_at
+from .reassignment_helpers import reassign, stored_assignment
 
 pytestmark = pytest.mark.anyio
 
@@ -183,4 +185,67 @@ async def test_replica_serves_again_although_the_topic_of_another_is_gone() -> N
         await w.wait(int(PAUSES_MS[0]))
 
         assert w.known("t-0").leader == 1
+        await w.check()
+
+
+# -- notifications -----------------------------------------------------------------------------------------------------
+
+
+@each_error
+async def test_failed_directory_is_found_later(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.create("moving", [[2]])
+        await reassign(w, {"moving-0": [1]})
+        w.brokers.failed_dirs[1] = {"t-0", "moving-0"}
+        left = fail_once(monkeypatch, BrokerAnswers, "move_many_replicas", error)
+        await w.store.notify_log_dir(1)
+        await settle()
+        assert not left
+
+        await w.wait(RETRY_LATER_MS)
+
+        assert await w.store.log_dir_notifications() == []
+        assert await w.stored("t-0") == (2, 1, (2,))
+        assert not w.controller.cluster.is_replica_online(1, TopicPartition("moving", 0))
+        await w.check()
+
+
+@each_error
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(BrokerAnswers, "_reload"), (Reassignments, "check_complete")],
+    ids=["reload", "reassignments"],
+)
+async def test_written_isr_is_applied_later(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, owner: type, step: str
+) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        await reassign(w, {"t-0": [1, 3]})
+        left = fail_once(monkeypatch, owner, step, error)
+        await w.write_isr("t-0", 1, 2, 3)
+        assert not left
+
+        await w.wait(RETRY_LATER_MS)
+
+        assert await w.store.isr_notifications() == []
+        assert await stored_assignment(w, "t-0") == Assignment((1, 3))
+        assert metadata_at(w.brokers, 2)["t-0"].isr == (1, 3)
+        await w.check()
+
+
+async def test_drain_goes_on_after_an_error_in_the_handling_of_an_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.write_isr("t-0", 1)
+        await w.controller.drain(1)
+        await settle()
+        fail_once(monkeypatch, BrokerAnswers, "_reload")
+        await w.write_isr("t-0", 1, 2)
+        assert (await w.stored("t-0"))[0] == 1
+
+        await w.wait(RETRY_LATER_MS)
+
+        assert (await w.stored("t-0"))[0] == 2
         await w.check()
