@@ -203,7 +203,7 @@ class RemoteSessions:
             self._depose(term)
             return self._not_controller()
         except KactlError as error:
-            return Refused(type(error).__name__, str(error))
+            return Refused.of(error)
         return answer if self._term is term else self._not_controller()
 
     def standby(self) -> NotController | None:

@@ -89,6 +89,20 @@ class IllegalState(KactlError):
     """A state that only a bug can cause, such as a request batch that was filled and never sent."""
 
 
+class InternalError(KactlError):
+    """A bug has ended the handling of a request, which may have been carried out in part.
+
+    Args:
+        error_id: of the line in the controller's log that has the details; see `kactl.runtime.error_id`.
+    """
+
+    remedy = Remedy.READ_BACK
+
+    def __init__(self, error_id: str) -> None:
+        super().__init__(f"internal error in the controller: its log has the details under {error_id}")
+        self.error_id = error_id
+
+
 class ControllerFailed(KactlError):
     """A bug has ended a part of the controller, and with it the block of the instance. The cause is `__cause__`."""
 

@@ -47,7 +47,11 @@ class Transport(Protocol):
 
 
 class ControllerPort(Protocol):
-    """A controller instance, as its network calls it."""
+    """A controller instance, as its network calls it.
+
+    An error that is no KactlError is a bug of the controller. The network logs it under an id, and returns the id to
+    the sender of the request; see `kactl.participant.network.ControlLink`.
+    """
 
     @property
     def node_id(self) -> int:

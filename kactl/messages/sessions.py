@@ -25,6 +25,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from kactl.errors import KactlError
 from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
 
 # An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
@@ -145,6 +146,10 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     error: _Text
     reason: str
     seq: int = 0
+
+    @classmethod
+    def of(cls, error: KactlError) -> "Refused":
+        return cls(type(error).__name__, str(error))
 
 
 class NotController(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -96,12 +96,14 @@ class ControlLink(Protocol):
         Raises:
             ControllerUnreachable: the instance cannot be reached, or sent no response. It may have carried the request
                 out.
+            InternalError: a bug of the controller has ended the request. The network logs any error that is no
+                KactlError at the controller, under the id in this error.
             KactlError: the controller has rejected the request; NotController if it is not active any more.
         """
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
         """Send a request of a session to the active controller, whichever instance that is. Returns its answer, never
-        NotController.
+        NotController. The answer to a request that a bug of the controller has ended is Refused with InternalError.
 
         Calls may overlap. Heartbeats do not wait for other requests or for orders. The network does not repeat a
         request.

@@ -68,7 +68,7 @@ class OwnEndpoint:
 
         Raises:
             EndpointUnreachable: the controller has refused it.
-            ControllerUnreachable: no controller answered.
+            ControllerUnreachable: no controller answered, or a bug of the controller has ended the request.
         """
         if self._peer is None:
             return
@@ -78,6 +78,8 @@ class OwnEndpoint:
         )
         answer = await limited(self._clock, VERIFY_MS, lambda: self._link.session(request), late)
         if isinstance(answer, Refused):
+            if answer.error != EndpointUnreachable.__name__:
+                raise ControllerUnreachable(answer.reason)
             raise unreachable(self._peer, answer.reason)
         if not isinstance(answer, EndpointVerified):
             raise ControllerUnreachable(f"the answer of the controller does not fit the request: {answer}")

@@ -17,7 +17,7 @@ class SpectatorLink(Protocol):
 
         Raises:
             ControllerUnreachable: no active controller was found, or it sent no response.
-            KactlError: the controller cannot respond now.
+            KactlError: the controller cannot respond now; InternalError if a bug of it has ended the request.
         """
 
 

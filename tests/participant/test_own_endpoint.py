@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import ControllerUnreachable, EndpointUnreachable
+from kactl.errors import ControllerUnreachable, EndpointUnreachable, InternalError
 from kactl.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import LinkState
@@ -113,8 +113,13 @@ async def test_refused_address_is_an_error_before_the_registration() -> None:
     assert (raised.value.host, raised.value.port) == ("10.0.0.3", 7373)
 
 
-async def test_closed_link_and_failing_controller_do_not_prevent_a_registration() -> None:
-    network = Network(ControllerUnreachable("it has resigned"))
+@pytest.mark.parametrize(
+    "answer", [ControllerUnreachable("it has resigned"), Refused.of(InternalError("0a1b"))], ids=["gone", "bug"]
+)
+async def test_closed_link_and_failing_controller_do_not_prevent_a_registration(
+    answer: SessionAnswer | Exception,
+) -> None:
+    network = Network(answer)
     endpoint = await advertised(network, ManualClock())
 
     network.set(LinkState.CONNECTING)

@@ -19,7 +19,7 @@ from tests.support.tree import ROOT
 
 GUIDE = ROOT / "docs" / "networks.md"
 # The code is to be read in one sitting.
-LINES_MAX = 212
+LINES_MAX = 220
 
 
 def code() -> str:

@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple
 import anyio
 
 from kactl import wire
-from kactl.errors import BrokerUnreachable, EndpointUnreachable, KactlError, MalformedMessage, NotAuthorized
+from kactl.errors import (
+    BrokerUnreachable,
+    EndpointUnreachable,
+    InternalError,
+    KactlError,
+    MalformedMessage,
+    NotAuthorized,
+)
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
@@ -225,6 +232,8 @@ class Office:
             answer = await self.port.watch_routes(asked)
         except KactlError as error:
             link.answer(message, wire.encode(error), error=True)
+        except Exception as error:
+            link.answer(message, wire.encode(_internal_error(error, link)), error=True)
         else:
             link.answer(message, wire.encode(answer))
 
@@ -237,12 +246,13 @@ class Office:
         try:
             answer = await attempts.recorded(self.port, attached.link, request, work)
         except EndpointUnreachable as error:
-            attached.link.answer(message, wire.encode(Refused(type(error).__name__, str(error))))
-            return
+            attached.link.answer(message, wire.encode(Refused.of(error)))
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
-            return
-        attached.link.answer(message, wire.encode(answer))
+        except Exception as error:
+            attached.link.answer(message, wire.encode(Refused.of(_internal_error(error, attached.link))))
+        else:
+            attached.link.answer(message, wire.encode(answer))
 
     async def _carried_out(self, attached: Attached, request: SessionRequest, received_ns: int) -> SessionAnswer:
         rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
@@ -261,9 +271,7 @@ class Office:
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
         except Exception as error:
-            error_id = log_error(log, error, "a request of broker %d could not be answered", attached.identity.broker)
-            failed = KactlError(f"internal error in the controller: its log has the details under {error_id}")
-            attached.link.answer(message, wire.encode(failed), error=True)
+            attached.link.answer(message, wire.encode(_internal_error(error, attached.link)), error=True)
         else:
             attached.link.answer(message, answer)
 
@@ -280,6 +288,11 @@ class Office:
                 target.link.one_way(Kind.PEER, head)
             except (LinkClosed, LaneFull) as error:
                 log.debug("a message of broker %d to broker %d is lost: %s", sender, recipient, error)
+
+
+def _internal_error(error: Exception, link: Link) -> InternalError:
+    """Log an error that the controller should not raise. Returns the error for the peer."""
+    return InternalError(log_error(log, error, "a request of %s could not be answered", link.what))
 
 
 class TcpTransport:

@@ -88,13 +88,20 @@ class ContractOffice:
         self.received_ns: list[int] = []
         self.attempts: list[Attempt] = []
         self.watches = 0  # that wait for a change
+        self.failure: Exception | None = None  # raised for the next request
         self.answer: Callable[[ControllerRequest], Awaitable[Any]] = self._answer
 
     async def _answer(self, request: ControllerRequest) -> Any:
         assert isinstance(request, ProducerIdsRequested)
         return ProducerIdBlock(request.broker, 1_000, 1_000)
 
+    def _fail(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
     async def ask(self, request: ControllerRequest) -> Any:
+        self._fail()
         if self.active != self.node_id:
             raise NotController(self.active)
         return await self.answer(request)
@@ -105,6 +112,7 @@ class ContractOffice:
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         if (standby := self.standby()) is not None:
             return standby
+        self._fail()
         self.received_ns.append(received_ns)
         if isinstance(request, Register):
             return Registered(41, request.timeout_ms, 5)
@@ -115,6 +123,7 @@ class ContractOffice:
         return sessions.Closed(request.broker_epoch)
 
     async def watch_routes(self, asked: Watch) -> RouteMessage:
+        self._fail()
         if self.active != self.node_id:
             raise NotController(self.active)
         self.watches += 1

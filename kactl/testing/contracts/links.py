@@ -21,6 +21,7 @@ import pytest
 from kactl.errors import (
     BrokerUnreachable,
     ControllerUnreachable,
+    InternalError,
     KactlError,
     NotController,
     StaleBrokerEpoch,
@@ -185,6 +186,21 @@ class LinkContract:
         assert str(raised.value) == str(error)
         assert vars(raised.value) == vars(error)
 
+    async def test_bug_of_the_controller_arrives_as_the_id_in_its_log(
+        self, network: Network, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        office = ContractOffice()
+        async with network.controller_side(office), network.participant_side(ContractPort(1)) as link:
+            await opened(link)
+            office.failure = ZeroDivisionError("a bug")
+
+            with pytest.raises(InternalError) as raised:
+                await _ask(link)
+
+            assert link.state is LinkState.OPEN
+            assert (await _ask(link)).broker == 1
+        _check_logged(str(raised.value), caplog)
+
     async def test_controller_that_does_not_run_is_unreachable(self, network: Network) -> None:
         async with network.controller_side(ContractOffice()), network.participant_side(ContractPort(1)) as link:
             await opened(link)
@@ -224,6 +240,22 @@ class LinkContract:
             assert await link.session(sessions.Goodbye(1, 41)) == sessions.Closed(41)
 
             assert all(before_ns <= at <= office.clock.lease_ns() for at in office.received_ns)
+
+    async def test_bug_of_the_controller_refuses_a_request_of_a_session(
+        self, network: Network, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        office = ContractOffice()
+        async with network.controller_side(office), network.participant_side(ContractPort(1)) as link:
+            await opened(link)
+            office.failure = ZeroDivisionError("a bug")
+
+            refused = await link.session(Heartbeat(1, 41, 7))
+
+            assert isinstance(refused, sessions.Refused)
+            assert refused.error == InternalError.__name__
+            assert link.state is LinkState.OPEN
+            assert await link.session(Heartbeat(1, 41, 8)) == Granted(8, 6_000, 5, 90)
+        _check_logged(refused.reason, caplog)
 
     async def test_standby_answers_no_session(self, network: Network) -> None:
         async with (
@@ -303,6 +335,20 @@ class LinkContract:
                 await until(lambda: office.watches)
                 assert await link.watch(Watch()) == expected  # two may wait at a time
                 tasks.cancel_scope.cancel()
+
+    async def test_bug_of_the_controller_arrives_at_a_spectator_as_the_id_in_its_log(
+        self, network: Network, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        office = ContractOffice()
+        async with network.controller_side(office), network.spectator_side() as link:
+            routes = await watched(link, Watch())
+            office.failure = ZeroDivisionError("a bug")
+
+            with pytest.raises(InternalError) as raised:
+                await link.watch(Watch())
+
+            assert await link.watch(Watch()) == routes
+        _check_logged(str(raised.value), caplog)
 
     async def test_spectator_without_an_active_controller_is_told_so(self, network: Network) -> None:
         standby = ContractOffice(OTHER_CONTROLLER, active=CONTROLLER)
@@ -406,6 +452,15 @@ def _answers(number: int) -> Callable[[Request], Awaitable[Response]]:
 
 async def _ask(link: ControlLink) -> Any:
     return await link.ask(ProducerIdsRequested(1, 77), controller=CONTROLLER)
+
+
+def _check_logged(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Assert that the controller has logged its bug under the id in an error, which has nothing else of it."""
+    error_id = text.rpartition(" ")[2]
+    assert text == str(InternalError(error_id))
+    (record,) = [record for record in caplog.records if error_id in record.getMessage()]
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
 
 
 async def _ignoring_errors(call: Callable[..., Awaitable[Any]], *arguments: Any) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from kactl.errors import ErrorCode, KactlError
+from kactl.errors import ErrorCode, InternalError, KactlError
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
@@ -22,8 +22,8 @@ def error_of(error: Exception) -> tuple[ErrorCode, str]:
     """Returns the code and message of an error. An internal error is logged; the client receives the id of the line."""
     if isinstance(error, KactlError):
         return error.code, str(error)
-    error_id = log_error(log, error, "a request failed with an internal error")
-    return ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error in the controller: its log has the details under {error_id}"
+    failed = InternalError(log_error(log, error, "a request failed with an internal error"))
+    return failed.code, str(failed)
 
 
 def result(code: ErrorCode, message: str) -> dict[str, Any]:
