@@ -76,6 +76,10 @@ class Deletion(Handlers):
             log.info("%d topics are to be deleted: %s", len(fresh), ", ".join(fresh[:5]))
         self.cluster.queue_deletion(topics)
         self._halt_reassigned(topics)
+        unanswered = self.cluster.deletion_unanswered
+        if unanswered:
+            await self.requests_dropped(frozenset(unanswered))
+            unanswered.clear()
         await self.resume()
 
     async def vanished(self, topics: Collection[str]) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 
 from kactl.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
 from kactl.messages.admin import TopicDeletionRequested
+from kactl.messages.control import Shorts
 from kactl.messages.events import DeletionsChanged, Event, ReplicasDeleted
 from kactl.model import NO_EPOCH, TopicRef
 from kactl.runtime.logs import logger
+from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Names
 
@@ -64,6 +66,16 @@ class DeletionEvents(Handlers):
         row_numbers, errors = row_numbers[known], answers.error[known]
         if response.error:
             errors = np.full(len(row_numbers), response.error, np.int16)
+        try:
+            await self._note(broker, row_numbers, errors)
+        except Exception:
+            # The response is not handled again.
+            self.cluster.deletion_unanswered.add(broker)
+            self.context.enqueue(DeletionsChanged())
+            raise
+
+    async def _note(self, broker: int, row_numbers: RowNumbers, errors: Shorts) -> None:
+        """Note which replicas a broker has deleted, and which it could not delete. `errors`: int16[n], 0 for none."""
         for error in np.unique(errors[errors != 0]).tolist():
             failed = row_numbers[errors == error]
             log.warning("broker %d could not delete %d replicas: error %d", broker, len(failed), error)

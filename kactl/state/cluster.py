@@ -91,6 +91,8 @@ class Cluster:
         self.deletion_ineligible: dict[str, tuple[DeletionBlocker, ...]] = {}
         # Topics with a deletion that was sent to the store and has an unknown outcome.
         self.deletion_unsure: set[str] = set()
+        # Brokers with a response to a deletion whose handling an error has ended.
+        self.deletion_unanswered: set[int] = set()
         # Topics with a write of their assignment that has an unknown outcome.
         self.assignments_unsure: set[str] = set()
         # Topics with new partitions, until a check finds that the creation of these is complete.
