@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
+from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.machines import draining
 from kactl.machines.election import Election
 from kactl.messages.admin import UndrainRequested
@@ -163,7 +163,7 @@ class Shutdowns(Handlers):
             return
         try:
             await self._restore(event.broker)
-        except StoreError:
+        except Exception:
             self._timers.set(event, self.settings.shutdown_limit_ms)
             raise
         log.warning(
@@ -178,18 +178,25 @@ class Shutdowns(Handlers):
         if event.broker not in self.cluster.shutting_down:
             return False
         if not event.dry_run:
-            self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
             await self._restore(event.broker)
+            self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
             log.info("broker %d is undrained", event.broker)
         return True
 
     async def _restore(self, broker: int) -> None:
         """Make a broker live again: it follows its partitions, and leads those that have no leader.
 
+        The broker stays marked if this raises.
+
         Raises:
-            StoreError: leader epochs could not be written. The broker stays marked.
+            StoreError: leader epochs could not be written.
         """
         await self._stopped.raise_epochs(broker, self._hosted(broker)[1])
+        drained = broker in self.cluster.drained
         self.cluster.mark_shutting_down(broker, False)
-        await self._on_broker_startup([broker], RESTORED)
+        try:
+            await self._on_broker_startup([broker], RESTORED)
+        except Exception:
+            self.cluster.mark_shutting_down(broker, drained=drained)
+            raise
         self.continue_drains(self._hosted(broker)[1])  # it can lead what it follows
