@@ -46,16 +46,19 @@ class Reporter:
         self.leaders = LeaderReporter(broker, epoch=epoch, controller=controller, clock=clock)
 
     def add(self, report: PartitionReport) -> None:
-        """Queue a report in place of an earlier one of the partition.
+        """Queue a report in place of an earlier one of the partition."""
+        if self._holds(report):
+            self._waiting.pop(report.partition, None)
+            self._waiting[report.partition] = report
+            self._wake.set()
+
+    def _holds(self, report: PartitionReport) -> bool:
+        """Whether a report may be true.
 
         A replica whose directory has failed cannot be started. It is not READY or BUSY, whatever its handler does.
         """
         view = None if report.status.is_failure else self._hosted.view(report.partition)
-        if view is not None and view.failed:
-            return
-        self._waiting.pop(report.partition, None)
-        self._waiting[report.partition] = report
-        self._wake.set()
+        return view is None or not view.failed
 
     def add_failed(self, names: Iterable[TopicPartition]) -> None:
         """Queue reports of replicas whose directory has failed."""
@@ -75,7 +78,11 @@ class Reporter:
             while not self._waiting:
                 self._wake = anyio.Event()
                 await self._wake.wait()
-            sent, self._waiting = self._waiting, {}
+            # The directory of a replica may have failed since its report was queued.
+            sent = {name: report for name, report in self._waiting.items() if self._holds(report)}
+            self._waiting = {}
+            if not sent:
+                continue
             try:
                 await self._controller.ask(PartitionsReported(self._broker, self._epoch(), tuple(sent.values())))
             except KactlError as error:

@@ -5,10 +5,10 @@ import pytest
 
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
-from tests.support.control_requests import ORDERS_0, StateRow
+from tests.support.control_requests import BILLS_0, CONTROLLER, ORDERS_0, StateRow
 
 from .conftest import Handled
-from .scripts import FAILED, LED, backing_off, fail_for_good, raising, waiting_for
+from .scripts import FAILED, LED, READY, backing_off, fail_for_good, raising, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +84,34 @@ async def test_leadership_ends_that_begins_while_its_directory_fails(
         assert participant.leadership(ORDERS_0) is None
         assert [end for _, end in handled.ended] == ["orders-0 at 8"]
         assert await network.lead_and_follow(1, LED.but(leader_epoch=8)) == [56]
+
+
+# -- reports that wait -------------------------------------------------------------------------------------------------
+
+
+async def test_report_that_waits_is_not_sent_after_the_directory_has_failed(network: Network, handled: Handled) -> None:
+    """The replica was ready, and the controller could not be reached."""
+    async with backing_off(network, handled, OSError("disk full")) as participant:
+        network.hub.detach_controller(CONTROLLER, handled.receive)
+        await network.clock.advance(1_100)
+        await participant.fail_directory([ORDERS_0])
+        network.hub.attach_controller(CONTROLLER, handled.receive)
+        await network.clock.advance(1_000)
+
+        assert handled.statuses == [FAILED]
+
+
+async def test_report_of_another_replica_is_sent_after_a_directory_has_failed(
+    network: Network, handled: Handled
+) -> None:
+    handled.scripts[BILLS_0, "lead"] = raising(OSError("disk full"))
+    async with backing_off(network, handled, OSError("disk full")) as participant:
+        await network.lead_and_follow(1, LED.but(name=BILLS_0))
+        await settle()
+        network.hub.detach_controller(CONTROLLER, handled.receive)
+        await network.clock.advance(1_100)
+        await participant.fail_directory([ORDERS_0])
+        network.hub.attach_controller(CONTROLLER, handled.receive)
+        await network.clock.advance(1_000)
+
+        assert handled.reports == [(ORDERS_0, FAILED), (BILLS_0, FAILED), (BILLS_0, READY)]
