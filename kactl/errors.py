@@ -497,7 +497,7 @@ class NotReady(KactlError):
     """Raised by an application's handler: the replica cannot lead now, and another one should.
 
     Args:
-        retry_after_ms: the time after which this replica may be elected again.
+        retry_after_ms: the time after which this replica may be elected again; 100 ms at least.
         reason: for log lines and reports.
     """
 

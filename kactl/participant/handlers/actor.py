@@ -4,8 +4,8 @@ The newest order wins: it cancels the call in progress and replaces an order tha
 the cancelled one has ended. A call that does not end within the margin after its cancellation is STUCK, and the
 partition gets no other call; no other partition is affected. `HandlerState` shows the states.
 
-The actor has the orders, the state and the leadership. `HandlerCalls` makes the calls, and `HandlerFailures` has the
-pauses after failures and the reports to the controller.
+The actor has the state and the leadership. `OrderQueue` has the orders that wait, `HandlerCalls` makes the calls, and
+`HandlerFailures` has the pauses after failures and the reports to the controller.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from .environment import Environment
 from .handler import Follower, PartitionHandler
 from .handler_calls import BUSY_MS, Call, CallStuck, HandlerCalls
 from .handler_failures import BACKOFFS_MS, BackOff, HandlerFailures
+from .order_queue import OrderQueue
 from .orders import Follow, HandlerState, Lead, Order, Stop
 from .waiting import Signal
 
@@ -37,6 +38,7 @@ class PartitionActor:
     Attributes:
         leader: the leadership in progress, from the call of `prepare` on.
         handler: None before the first order, and after the replica was deleted.
+        orders: those that wait, and the one in progress.
     """
 
     def __init__(self, name: TopicPartition, environment: Environment) -> None:
@@ -45,11 +47,8 @@ class PartitionActor:
         self.state = HandlerState.IDLE
         self.leader: Leader | None = None
         self._environment = environment
-        self._pending: Order | None = None
-        self._current: Order | None = None
+        self.orders = OrderQueue()
         self._running = False
-        # A deletion that waits, before the order for the next topic of the name. The handler must not miss it.
-        self._deletion: Stop | None = None
         self._signal = Signal(environment.clock)
         self._calls = HandlerCalls(environment, self._signal, self._enter_ending)
         self._cancelled_state = HandlerState.IDLE  # in which the last call was cancelled
@@ -59,25 +58,28 @@ class PartitionActor:
     # -- called in the event loop, by the participant
 
     @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the newest order that waits or is in progress; NO_EPOCH if there is none."""
-        order = self._pending or self._current
-        return NO_EPOCH if order is None else order.leader_epoch
+    def is_new(self) -> bool:
+        """Whether another actor would be equal to this one, which has no handler."""
+        is_idle = self.handler is None and self.state is HandlerState.IDLE
+        return is_idle and self.orders.undeleted is None
 
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
         if self._is_refused(order):
             self._refuse(order)
+            if self.orders.undeleted is not None:
+                self.repeat_report()  # the controller has forgotten it with the earlier replica
             return
-        waiting = self._pending
-        if isinstance(waiting, Stop) and waiting.deleted and self._deletion is None and not _is_silent(order):
-            self._deletion = waiting
-        elif waiting is not None:
-            waiting.ticket.finish()
-            self._environment.replaced(waiting)
-        self._pending = order
+        replaced = self.orders.put(order)
+        if replaced is not None:
+            replaced.ticket.finish()
+            self._environment.replaced(replaced)
         self._end_leader()
         self._signal.set()
+        self._start()
+
+    def _start(self) -> None:
+        """Start the task that carries out orders, unless it runs."""
         if not self._running:
             self._running = True
             self._environment.start(self._run)
@@ -89,8 +91,7 @@ class PartitionActor:
         """
         if self.state is not HandlerState.ERROR or isinstance(order, Stop):
             return self.state is HandlerState.STUCK
-        earlier = (self._current, self._deletion, self._pending)
-        return not any(isinstance(one, Stop) and one.deleted for one in earlier)
+        return not self.orders.deletes
 
     def lease_began(self) -> None:
         """Continue a leadership that waits for a lease."""
@@ -98,7 +99,7 @@ class PartitionActor:
 
     def release(self, leader_epoch: int) -> None:
         """Continue a leadership that waits for its release."""
-        for order in (self._current, self._pending):
+        for order in (self.orders.current, self.orders.newest):
             if isinstance(order, Lead) and order.leader_epoch == leader_epoch:
                 order.held = False
         self._signal.set()
@@ -119,6 +120,7 @@ class PartitionActor:
         """Forget earlier failures. A replica in ERROR is ready again; one whose call is stuck stays so."""
         if self._end_error():
             self._failures.report(NO_EPOCH, ReplicaStatus.READY, recovered=True)
+            self._start()  # a deletion that has failed may have to be made again
         elif self._failures.back_off is not None:
             self._failures.back_off.end()
             self._signal.set()
@@ -152,9 +154,9 @@ class PartitionActor:
     async def _run(self) -> None:
         try:
             while (order := await self._next()) is not None:
-                self._current = order
-                order.begun = True
-                self._environment.began(self.name, order)
+                if not order.begun:
+                    order.begun = True
+                    self._environment.began(self.name, order)
                 try:
                     await self._carry_out(order)
                 except CallStuck:
@@ -167,23 +169,18 @@ class PartitionActor:
             log.exception("the actor of %s has failed", self.name)
             self.state = HandlerState.ERROR
             try:
-                self._give_up(self._current, error)
+                self._give_up(self.orders.current, error)
             except Exception:
                 log.exception("the error of the actor of %s could not be reported", self.name)
         finally:
-            self._running, self._current = False, None
+            self._running, self.orders.current = False, None
         self._environment.is_idle(self)
 
     async def _next(self) -> Order | None:
         """Take the next order, as soon as the back-off allows it. Returns None if there is none."""
         if self._failures.back_off is not None:
             await self._pause(self._failures.back_off)
-        order = self._deletion or self._pending
-        if order is self._deletion:
-            self._deletion = None
-        else:
-            self._pending = None
-        return order
+        return self.orders.take(again=self.state is not HandlerState.ERROR)
 
     async def _pause(self, back_off: BackOff) -> None:
         """Wait for the end of a back-off, or for a stop.
@@ -191,21 +188,23 @@ class PartitionActor:
         The controller stops a replica because of the failure itself, so a stop does not end the back-off.
         """
         self.state = HandlerState.BACKING_OFF
+        orders = self.orders
 
         def is_over() -> bool:
-            return back_off.left_ms <= 0 or self._deletion is not None or back_off.is_ended_by(self._pending)
+            # A handler whose deletion has failed cannot follow either.
+            can_follow = orders.undeleted is None
+            ends = back_off.is_ended_by(orders.newest) and (can_follow or isinstance(orders.newest, Stop))
+            return ends or orders.has_deletion or back_off.left_ms <= 0
 
-        await self._signal.wait_for(lambda: is_over() or isinstance(self._pending, Stop), back_off.left_ms)
-        if isinstance(self._pending, Stop) and not is_over():
+        await self._signal.wait_for(lambda: is_over() or isinstance(orders.newest, Stop), back_off.left_ms)
+        if isinstance(orders.newest, Stop) and not is_over():
             return
         self.state = HandlerState.IDLE
         self._failures.end_back_off()
 
     async def _carry_out(self, order: Order) -> None:
-        if isinstance(order, Stop) and order.silent:
+        if isinstance(order, Stop) and not self._calls_stop(order):
             return
-        if self.handler is None and self._failures.back_off is not None:
-            return  # a stop of a handler that could not be made
         if self.handler is None:
             try:
                 self.handler = self._environment.make(self.name)
@@ -302,21 +301,33 @@ class PartitionActor:
 
         await self._body(order, follow, "follow", lambda: False)
 
+    def _calls_stop(self, order: Stop) -> bool:
+        """Whether the handler is called for a stop: there is one, and it does not wait for its deletion."""
+        if order.deleted:
+            self.orders.begin_deletion(order)
+            return True
+        if order.ends_life and (order.silent or self.handler is None):
+            self.orders.undeleted = None  # as when the process ends
+        return not order.silent and self.handler is not None and (order.ends_life or self.orders.undeleted is None)
+
     async def _stop(self, order: Stop, handler: PartitionHandler) -> None:
         if self.state is not HandlerState.ERROR:
             self.state = HandlerState.STOPPING
+        deleted = self.orders.undeleted is not None
         # A deletion is not cancelled for an order that concerns the next topic of the name.
         stopped = type(handler).stop is PartitionHandler.stop or await self._transition(
-            order, lambda: handler.stop(deleted=order.deleted), "stop", cancellable=not order.deleted
+            order, lambda: handler.stop(deleted=deleted), "stop", cancellable=not deleted
         )
-        if stopped and order.deleted:
+        if stopped or order.ends_life:
+            self.orders.undeleted = None
+        if stopped and deleted:
             # The next order is for another replica.
             self.handler = None
             if self._end_error():
                 self._failures.report(order.leader_epoch, ReplicaStatus.READY)
 
     def _is_superseded(self) -> bool:
-        return self._pending is not None
+        return self.orders.newest is not None
 
     # -- calls of the handler
 
@@ -367,7 +378,7 @@ class PartitionActor:
 
     def _enter_ending(self) -> None:
         """Enter ENDING, since a call is cancelled. A handler in ERROR stays in it."""
-        is_stop = isinstance(self._current, Stop)
+        is_stop = isinstance(self.orders.current, Stop)
         self._cancelled_state = HandlerState.STOPPING if is_stop else self.state
         if self.state is not HandlerState.ERROR:
             self.state = HandlerState.ENDING
@@ -415,12 +426,5 @@ class PartitionActor:
         self._environment.failed(self.name, order, had_begun=had_begun)
 
     def _refuse_pending(self) -> None:
-        waiting = (self._deletion, self._pending)
-        self._deletion = self._pending = None
-        for order in waiting:
-            if order is not None:
-                self._refuse(order)
-
-
-def _is_silent(order: Order) -> bool:
-    return isinstance(order, Stop) and order.silent
+        for order in self.orders.clear():
+            self._refuse(order)

@@ -52,7 +52,8 @@ class PartitionHandler:
     """One replica of a partition. Override the methods that you need.
 
     One object serves one hosted partition. It is made for the first order that concerns the partition, and kept until
-    the replica is deleted. Its methods are called one at a time: a newer order cancels the call in progress, and the
+    the replica is deleted. The next replica of the partition, which may be of another topic, has another object. Its
+    methods are called one at a time: a newer order cancels the call in progress, and the
     next call begins after that one has ended. A method that raises is described at `ReplicaStatus`.
     """
 
@@ -76,7 +77,8 @@ class PartitionHandler:
         """Stop serving the replica, for a bounded time; `deleted` means that its data has to be deleted.
 
         Also called when the registration of the participant has ended, and for a deletion of data that an earlier
-        process may have left.
+        process may have left. A deletion that has failed is made again, at the latest before the next replica of the
+        partition is served.
         """
 
     def lease_lost(self, leader: Leader) -> None:

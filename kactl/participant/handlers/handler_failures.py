@@ -24,6 +24,8 @@ log = logger(__name__)
 
 # After each failure in a row; the next one is permanent.
 BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
+# A deletion that is made again would otherwise block the event loop, if it is never ready.
+NOT_READY_MS_MIN: Final = 100
 # No other report follows them by itself, so that they are repeated to each new controller.
 _LASTING: Final = frozenset({ReplicaStatus.STUCK, ReplicaStatus.ERROR})
 
@@ -93,7 +95,7 @@ class HandlerFailures:
         elif isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self._name, error)
             self.report(leader_epoch, ReplicaStatus.NOT_READY, detail)
-            self._begin_back_off(leader_epoch, error.retry_after_ms)
+            self._begin_back_off(leader_epoch, max(error.retry_after_ms, NOT_READY_MS_MIN))
         else:
             log.error("%s of the handler of %s has failed", what, self._name, exc_info=error)
             self.report(leader_epoch, ReplicaStatus.FAILED, detail)

@@ -133,7 +133,7 @@ class HandlerHosting:
         actors = list(self._actors.values())
         for actor in actors:
             self._unbegun += 1
-            actor.submit(Stop(results.ticket(0), NO_EPOCH, silent=silent))
+            actor.submit(Stop(results.ticket(0), NO_EPOCH, silent=silent, ends_life=True))
         await results.wait(self.margin_ms if silent else self.transition_timeout_ms + 2 * self.margin_ms)
         for actor in actors:
             if actor.state is not HandlerState.STUCK:
@@ -202,7 +202,7 @@ class HandlerHosting:
         """
         actor = self._actors.get(name)
         if actor is not None:
-            epoch = max(leader_epoch, actor.leader_epoch)
+            epoch = max(leader_epoch, actor.orders.leader_epoch)
             self._submit(name, Stop(Results(self.clock).ticket(0), epoch))
 
     def release(self, name: TopicPartition, leader_epoch: int) -> None:
@@ -292,7 +292,7 @@ class HandlerHosting:
             self._ends.ended(name, leader_epoch, forever=forever)
 
     def is_idle(self, actor: PartitionActor) -> None:
-        if actor.handler is None and actor.state is HandlerState.IDLE and self._actors.get(actor.name) is actor:
+        if actor.is_new and self._actors.get(actor.name) is actor:
             del self._actors[actor.name]
 
 

@@ -21,7 +21,7 @@ class HandlerState(enum.Enum):
 
     FOLLOWING and STOPPING are alike, without the wait. STOPPING during a back-off is followed by BACKING_OFF. STUCK
     becomes ERROR when the call has ended after all. A handler in ERROR stays so while it is stopped, and becomes IDLE
-    when its replica is deleted.
+    when its replica is deleted. A deletion that has failed is made again before the handler leads or follows.
     """
 
     IDLE = "idle"
@@ -82,6 +82,7 @@ class Stop:
 
     Attributes:
         silent: do not call the handler, as if the process had been killed.
+        ends_life: the registration ends, so that no other order follows under it.
         begun: as in `Lead`.
     """
 
@@ -89,6 +90,7 @@ class Stop:
     leader_epoch: int
     deleted: bool = False
     silent: bool = False
+    ends_life: bool = False
     begun: bool = False
 
 

@@ -54,13 +54,14 @@ class Ticket:
 
     Attributes:
         finished: whether the result is known.
+        accepted: the response was sent without an error before the result was known.
         error: NONE if the order was carried out, or replaced by a newer one.
     """
 
-    __slots__ = ("_on_finish", "error", "finished")
+    __slots__ = ("_on_finish", "accepted", "error", "finished")
 
     def __init__(self, on_finish: Callable[[], None]) -> None:
-        self.finished = False
+        self.finished = self.accepted = False
         self.error = ErrorCode.NONE
         self._on_finish = on_finish
 

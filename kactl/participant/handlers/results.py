@@ -39,8 +39,12 @@ class Results:
         await self._signal.wait_for(lambda: not self._open, limit_ms)
 
     def put(self, error: Shorts, *chosen: Bools) -> None:
-        """Write the errors of failed rows into int16[n] `error`, and remove these rows from the columns `chosen`."""
+        """Write the errors of failed rows into int16[n] `error`, and remove these rows from the columns `chosen`.
+
+        The tickets of orders without a result become `accepted`.
+        """
         for row, ticket in self._tickets:
+            ticket.accepted = not ticket.finished
             if ticket.finished and ticket.error is not ErrorCode.NONE:
                 error[row] = ticket.error
                 for column in chosen:

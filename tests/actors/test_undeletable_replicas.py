@@ -1,0 +1,164 @@
+"""Replicas whose handlers cannot delete them: the deletion of the topic waits, is shown, and ends once they can."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kactl.actors.system import Controller
+from kactl.model import ReplicaStatus, TopicPartition
+from kactl.participant import Participant
+from kactl.participant.handlers.handler import PartitionHandler
+from kactl.participant.leases.leader import Leader
+from kactl.state.deletion_blockers import BlockerReason
+from kactl.stores.memory import MemoryStore
+from tests.support.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+
+T0 = TopicPartition("t", 0)
+
+
+class Cluster:
+    """A controller and participant 1 with one replica of each topic.
+
+    Attributes:
+        cannot_delete: raised by deletions.
+        delay_ms: of deletions.
+        calls: of `lead`, and of `stop` for deletions, with the numbers of the handlers.
+    """
+
+    controller: Controller
+    participant: Participant
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.cannot_delete: Exception | None = None
+        self.delay_ms = 0.0
+        self.calls: list[tuple[int, str]] = []
+        self._made = 0
+
+    def make(self, name: TopicPartition) -> PartitionHandler:
+        self._made += 1
+        cluster, number = self, self._made
+
+        class Handler(PartitionHandler):
+            async def lead(self, leader: Leader) -> None:
+                cluster.calls.append((number, "lead"))
+
+            async def stop(self, *, deleted: bool) -> None:
+                if deleted:
+                    cluster.calls.append((number, "delete"))
+                    await cluster.clock.sleep_ms(cluster.delay_ms)
+                    if cluster.cannot_delete is not None:
+                        raise cluster.cannot_delete
+
+        return Handler(name)
+
+    @property
+    def topics(self) -> list[str]:
+        return [topic.name for topic in self.controller.topics()]
+
+    @property
+    def blockers(self) -> list[tuple[BlockerReason, tuple[int, ...]]]:
+        """Why the deletion of t cannot continue."""
+        return [(halt.reason, halt.brokers) for halt in self.controller.cluster.deletion_ineligible.get("t", ())]
+
+    @property
+    def status(self) -> ReplicaStatus | None:
+        report = self.controller.replica_status(T0).get(1)
+        return None if report is None else report.status
+
+    async def create(self) -> None:
+        await self.controller.create_topic("t", assignment={0: (1,)}, timeout_ms=0)
+        await settle()
+
+    async def delete(self) -> None:
+        await self.controller.delete_topic("t", timeout_ms=0)
+        await settle()
+
+
+@asynccontextmanager
+async def open_cluster() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    store = MemoryStore(clock=cluster.clock)
+    async with Controller(100, store=store, clock=cluster.clock) as cluster.controller:
+        cluster.participant = Participant(
+            1,
+            store=store,
+            hub=cluster.controller.hub,
+            clock=cluster.clock,
+            handler=cluster.make,
+            shutdown_attempts=0,
+        )
+        async with cluster.participant:
+            await settle()
+            yield cluster
+            cluster.delay_ms = 0.0
+
+
+async def test_topic_is_deleted_once_its_handler_can_delete() -> None:
+    async with open_cluster() as cluster:
+        await cluster.create()
+        cluster.cannot_delete = OSError("busy")
+        await cluster.delete()
+        assert cluster.blockers == [(BlockerReason.REPLICA_FAILED, (1,))]
+        assert cluster.status is ReplicaStatus.FAILED
+        cluster.cannot_delete = None
+        await cluster.clock.advance(1_000)
+        assert cluster.topics == []
+        await cluster.create()
+
+        assert cluster.calls == [(1, "lead"), (1, "delete"), (1, "delete"), (2, "lead")]
+
+
+async def test_deletion_that_fails_for_good_ends_after_a_reset() -> None:
+    async with open_cluster() as cluster:
+        await cluster.create()
+        cluster.cannot_delete = OSError("busy")
+        await cluster.delete()
+        await cluster.clock.advance(10_000)
+        assert cluster.calls == [(1, "lead"), *[(1, "delete")] * 4]
+        assert cluster.blockers == [(BlockerReason.REPLICA_FAILED, (1,))]
+        assert cluster.status is ReplicaStatus.ERROR
+        cluster.cannot_delete = None
+        await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+
+        assert cluster.topics == []
+        assert cluster.calls[5:] == [(1, "delete")]
+
+
+async def test_next_topic_waits_for_a_confirmed_deletion_that_has_failed() -> None:
+    async with open_cluster() as cluster:
+        await cluster.create()
+        cluster.cannot_delete, cluster.delay_ms = OSError("busy"), 100.0
+        await cluster.controller.delete_topic("t", timeout_ms=0)
+        await cluster.clock.advance(60)
+        assert cluster.topics == []  # the participant responds after 50 ms
+        await cluster.create()
+        await cluster.clock.advance(1_200)
+        assert cluster.status is ReplicaStatus.FAILED
+        cluster.cannot_delete = None
+        await cluster.clock.advance(10_000)
+
+        assert cluster.calls == [(1, "lead"), *[(1, "delete")] * 3, (2, "lead")]
+        assert cluster.controller.replica_status(T0) == {}
+
+
+async def test_next_topic_that_waits_for_a_deletion_is_reset() -> None:
+    """The deletion has failed for good before the topic was created."""
+    async with open_cluster() as cluster:
+        await cluster.create()
+        cluster.cannot_delete, cluster.delay_ms = OSError("busy"), 100.0
+        await cluster.controller.delete_topic("t", timeout_ms=0)
+        await cluster.clock.advance(10_000)
+        assert cluster.topics == []
+        await cluster.create()
+        report = cluster.controller.replica_status(T0)[1]
+        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "stop: busy")
+        cluster.cannot_delete = None
+        await cluster.controller.reset_replica("t-0", 1)
+        await cluster.clock.advance(1_000)
+
+        assert cluster.calls[-2:] == [(1, "delete"), (2, "lead")]
