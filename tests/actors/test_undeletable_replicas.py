@@ -23,7 +23,8 @@ class Cluster:
     """A controller and participant 1 with one replica of each topic.
 
     Attributes:
-        cannot_delete: raised by deletions.
+        cannot_make, cannot_delete: raised by the factory of handlers, and by deletions.
+        made_ms: when the factory was called.
         delay_ms: of deletions.
         calls: of `lead`, and of `stop` for deletions, with the numbers of the handlers.
     """
@@ -33,12 +34,17 @@ class Cluster:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.cannot_make: Exception | None = None
         self.cannot_delete: Exception | None = None
         self.delay_ms = 0.0
         self.calls: list[tuple[int, str]] = []
+        self.made_ms: list[float] = []
         self._made = 0
 
     def make(self, name: TopicPartition) -> PartitionHandler:
+        self.made_ms.append(self.clock.monotonic_ms())
+        if self.cannot_make is not None:
+            raise self.cannot_make
         self._made += 1
         cluster, number = self, self._made
 
@@ -127,6 +133,29 @@ async def test_deletion_that_fails_for_good_ends_after_a_reset() -> None:
 
         assert cluster.topics == []
         assert cluster.calls[5:] == [(1, "delete")]
+
+
+async def test_deletion_without_a_handler_is_shown_and_ends_after_a_reset() -> None:
+    """Data of an earlier process may exist, so the replica does not count as deleted."""
+    async with open_cluster() as cluster:
+        cluster.cannot_make = OSError("not mounted")
+        await cluster.create()
+        await cluster.clock.advance(10_000)
+        assert [at_ms - cluster.made_ms[0] for at_ms in cluster.made_ms] == [0, 1_000, 3_000, 7_000]
+        assert cluster.status is ReplicaStatus.ERROR
+        await cluster.delete()
+        await cluster.clock.advance(10_000)
+        assert cluster.topics == ["t"]
+        assert cluster.blockers == [(BlockerReason.OFFLINE_REPLICAS, (1,))]
+        assert cluster.controller.explain(T0).remedies[-1].endswith("kactl replica reset t-0 --broker 1")
+        report = cluster.controller.replica_status(T0)[1]
+        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "making: not mounted")
+        cluster.cannot_make = None
+        await cluster.controller.reset_replica("t-0", 1)
+        await settle()
+
+        assert cluster.topics == []
+        assert cluster.calls == [(1, "delete")]
 
 
 async def test_next_topic_waits_for_a_confirmed_deletion_that_has_failed() -> None:

@@ -59,9 +59,9 @@ class PartitionActor:
 
     @property
     def is_new(self) -> bool:
-        """Whether another actor would be equal to this one, which has no handler."""
+        """Whether another actor would be equal to this one, which has neither a handler nor failures."""
         is_idle = self.handler is None and self.state is HandlerState.IDLE
-        return is_idle and self.orders.undeleted is None
+        return is_idle and self.orders.undeleted is None and not self._failures.has_failed
 
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
@@ -191,8 +191,8 @@ class PartitionActor:
         orders = self.orders
 
         def is_over() -> bool:
-            # A handler whose deletion has failed cannot follow either.
-            can_follow = orders.undeleted is None
+            # A handler that could not be made, or whose deletion has failed, cannot follow either.
+            can_follow = self.handler is not None and orders.undeleted is None
             ends = back_off.is_ended_by(orders.newest) and (can_follow or isinstance(orders.newest, Stop))
             return ends or orders.has_deletion or back_off.left_ms <= 0
 

@@ -73,6 +73,11 @@ class HandlerFailures:
         # The report of STUCK or ERROR, and when it was made; None if the handler is in neither.
         self._lasting: tuple[PartitionReport, float] | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the next failure is not the first one in a row."""
+        return self._count > 0
+
     def is_final(self, error: Exception) -> bool:
         """Whether the handler is in ERROR after a failure: it was before, or it has failed too often."""
         return self._lasting is not None or (self._count == len(BACKOFFS_MS) and not isinstance(error, NotReady))

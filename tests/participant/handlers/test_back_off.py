@@ -230,4 +230,4 @@ async def test_handler_that_cannot_be_made_is_not_made_for_a_stop(network: Netwo
 
         assert (before, handled.statuses) == ([FAILED], [FAILED, READY])
         assert made == [ORDERS_0]
-        assert handled.state() is None
+        assert handled.state() is HandlerState.IDLE

@@ -334,6 +334,66 @@ class Factory:
         return self._make(name)
 
 
+async def test_handler_that_cannot_be_made_four_times_in_a_row_is_in_error(network: Network, handled: Handled) -> None:
+    async with handled.running_participant():
+        factory = Factory(handled, OSError("no such file"))
+        for attempt in range(4):
+            assert await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt)) == [56]
+            await network.clock.advance(4_000)
+
+        assert handled.statuses == [*[FAILED, READY] * 3, ERROR]
+        assert factory.count == 4
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=11)) == [56]
+        assert await stop_code(network, stop_replica(ORDERS_0, leader_epoch=12)) == 0
+        assert factory.count == 4
+
+
+async def test_order_to_follow_does_not_make_a_handler_before_its_pause_is_over(
+    network: Network, handled: Handled
+) -> None:
+    async with handled.running_participant(), anyio.create_task_group() as tasks:
+        factory = Factory(handled, OSError("no such file"))
+        await network.lead_and_follow(1, LED)
+        tasks.start_soon(network.lead_and_follow, 1, LED.but(leader=2, leader_epoch=8))
+        await network.clock.advance(999)
+        before = factory.count
+        factory.error = None
+        await network.clock.advance(1)
+
+        assert before == 1
+        assert handled.calls_of() == ["follow 2 at 8"]
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["repeated", "reset"])
+async def test_deletion_fails_until_the_handler_can_be_made(network: Network, handled: Handled, is_reset: bool) -> None:
+    """Data of an earlier process may exist, and only the handler can delete it."""
+    async with handled.running_participant() as participant:
+        factory = Factory(handled, OSError("no such file"))
+        for attempt in range(4):
+            await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt))
+            await network.clock.advance(4_000)
+        handled.reports.clear()
+        assert [await stop_code(network), await stop_code(network)] == [56, 56]
+        await settle()
+        assert handled.state() is HandlerState.ERROR
+        assert set(handled.statuses) == {ERROR}
+        assert handled.last_report is not None
+        assert handled.last_report.detail == "making: no such file"
+        factory.error = None
+        if is_reset:
+            await participant.reset(ORDERS_0)
+            await settle()
+            assert handled.statuses[-1] is READY
+
+        assert await stop_code(network) == 0
+        await settle()
+        assert handled.calls_of() == ["delete"]
+        assert handled.statuses[-1] is READY
+        assert handled.state() is None
+        assert await network.lead_and_follow(1, NEXT) == [0]
+        assert len(handled.handlers) == 2
+
+
 async def test_replica_begins_after_a_deletion_whose_handler_could_not_be_made(
     network: Network, handled: Handled
 ) -> None:
