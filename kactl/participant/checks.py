@@ -203,6 +203,17 @@ def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopRepli
     return StopReplicaPlan(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete) & ~differs)
 
 
+def reject_failed_stops(request: StopReplica, hosted: HostedReplicas, plan: StopReplicaPlan) -> None:
+    """Remove the rows from a plan whose directory has failed while the replicas stopped.
+
+    A deletion that has succeeded nevertheless has deleted the data, and is not repeated.
+    """
+    rows = hosted.index.find(names_of(request.topics), request.topic, request.partition)
+    failed = plan.stop & ~request.delete & _local(hosted.failed, rows, False)
+    plan.error[failed] = ErrorCode.KAFKA_STORAGE_ERROR
+    plan.stop[failed] = False
+
+
 def stop_replica_response(request: StopReplica, error: Shorts) -> StopReplicaResponse:
     """Returns the response to a StopReplica that was accepted."""
     topics = tuple(names_of(request.topics))

@@ -264,10 +264,13 @@ class HostedReplicas:
     def remove(self, rows: RowNumbers, leader_epoch: Ints, *, controller_epoch: int) -> None:
         """Remove replicas after their data has been deleted. The epochs of the deletion are kept; see `deleted`.
 
+        A directory that has failed stays so: it is known of its partition, whichever topic that belongs to.
+
         Args:
             leader_epoch: as for `stop`. Nothing is kept of topics without ids: a later one of the name cannot be told
                 apart.
         """
+        failed = list(self.index.names(rows[self.failed[rows]]))
         for name, row, epoch in zip(self.index.names(rows), rows.tolist(), leader_epoch.tolist(), strict=True):
             topic_id = bytes(self.topic_id[row])
             if topic_id:
@@ -277,6 +280,8 @@ class HostedReplicas:
         for oldest in list(itertools.islice(self.deleted, max(0, len(self.deleted) - DELETED_MAX))):
             del self.deleted[oldest]
         self.index.remove(rows)
+        if failed:
+            self.fail(failed)
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
         """Mark the directory of some replicas as failed, whether they are hosted already or not."""

@@ -6,7 +6,7 @@ lost, the incarnation ends with all of its state: the broker registers again and
 """
 
 import contextlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 import anyio
 import numpy as np
@@ -62,6 +62,8 @@ from .row_index import ABSENT
 
 log = logger(__name__)
 
+_NONE = Names.of([])
+
 
 class Incarnation:
     """A broker under one registration.
@@ -114,6 +116,7 @@ class Incarnation:
         self._handover = Handover(self.hosted, self._leadership_reporter, hosting)
         self._requests = RequestQueue(broker)
         self._ended = False
+        self._deleting = _NONE  # replicas whose deletion is in progress and has no response
         self._lag_ms = lag_ms
         self._messages = PeerMessages()
         self.following = Following(
@@ -268,6 +271,15 @@ class Incarnation:
         self._handover.failed(names)
         self.following.update()
 
+    def report_failed(self, names: Iterable[TopicPartition]) -> None:
+        """Report failed directories to the controller.
+
+        The response to a deletion in progress contains its own result. A report would have the controller reject a
+        response without an error, and wait for the deletion of data that has been deleted.
+        """
+        deleting = set(self._deleting)
+        self.reporter.add_failed(name for name in names if name not in deleting)
+
     # -- requests
 
     async def handle(self, request: Request) -> Response:
@@ -392,6 +404,7 @@ class Incarnation:
         plan = checks.plan_stop_replica(request, self.hosted)
         names = Names(request.topics, request.topic, request.partition)
         self.leaderships.end(names.take(plan.stop))
+        self._deleting = names.take(plan.stop & request.delete)
         if overrides(self._listener, "stopped"):
             await self._calls.run(
                 lambda name, row: self._listener.stopped(name, deleted=bool(request.delete[row])),
@@ -404,6 +417,8 @@ class Incarnation:
             self._hosting.stop(request, plan.stop, results)
             await results.wait()
             results.put(plan.error, plan.stop)
+        self._deleting = _NONE
+        checks.reject_failed_stops(request, self.hosted, plan)
         self._handover.stopped(request, plan.stop)
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch

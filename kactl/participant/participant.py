@@ -376,7 +376,7 @@ class Participant(TopicRequests, Views):
         if self._store is not None:
             await self._store.notify_log_dir(self.id)
         else:
-            self._incarnation.reporter.add_failed(failed)
+            self._incarnation.report_failed(failed)
 
     async def reset(self, name: AnyPartition) -> None:
         """Use a replica again whose handler has failed too often.

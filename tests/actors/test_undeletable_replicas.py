@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from kactl.actors.system import Controller
@@ -85,13 +86,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster() -> AsyncIterator[Cluster]:
+async def open_cluster(*, uses_store: bool = True) -> AsyncIterator[Cluster]:
     cluster = Cluster()
     store = MemoryStore(clock=cluster.clock)
     async with Controller(100, store=store, clock=cluster.clock) as cluster.controller:
         cluster.participant = Participant(
             1,
-            store=store,
+            store=store if uses_store else None,
             hub=cluster.controller.hub,
             clock=cluster.clock,
             handler=cluster.make,
@@ -191,3 +192,33 @@ async def test_next_topic_that_waits_for_a_deletion_is_reset() -> None:
         await cluster.clock.advance(1_000)
 
         assert cluster.calls[-2:] == [(1, "delete"), (2, "lead")]
+
+
+@pytest.mark.parametrize("uses_store", [True, False], ids=["store", "controller"])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_directory_that_fails_during_a_deletion(uses_store: bool, fails: bool) -> None:
+    """A replica that was deleted nevertheless does not keep the topic from being deleted."""
+    async with open_cluster(uses_store=uses_store) as cluster:
+        await cluster.create()
+        cluster.delay_ms = 30.0
+        cluster.cannot_delete = OSError("I/O error") if fails else None
+        await cluster.controller.delete_topic("t", timeout_ms=0)
+        await cluster.clock.advance(10)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.participant.fail_directory, [T0])
+            await cluster.clock.advance(10_000)
+
+        assert cluster.calls == [(1, "lead"), (1, "delete")]
+        assert cluster.topics == (["t"] if fails else [])
+        assert cluster.blockers == ([(BlockerReason.REPLICA_FAILED, (1,))] if fails else [])
+
+
+async def test_directory_of_the_next_topic_that_fails_is_reported() -> None:
+    async with open_cluster(uses_store=False) as cluster:
+        await cluster.create()
+        await cluster.delete()
+        await cluster.create()
+        await cluster.participant.fail_directory([T0])
+        await settle()
+
+        assert cluster.status is ReplicaStatus.FAILED

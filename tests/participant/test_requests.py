@@ -6,6 +6,7 @@ import pytest
 from kactl.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
+from tests.support.clocks import settle
 from tests.support.control_requests import (
     BILLS_0,
     ID_A,
@@ -173,3 +174,34 @@ async def test_failed_directory_is_reported_and_its_replicas_are_rejected(networ
 
         await participant.restart()
         assert await network.lead_and_follow(1, StateRow(ORDERS_0)) == [0]
+
+
+@pytest.mark.parametrize("delete", [False, True])
+async def test_directory_that_fails_while_a_listener_stops_a_replica(network: Network, delete: bool) -> None:
+    """A deletion that succeeds nevertheless has deleted the data."""
+    begun, done = anyio.Event(), anyio.Event()
+    codes: list[int] = []
+
+    class Slow(Listener):
+        async def stopped(self, name: TopicPartition, *, deleted: bool) -> None:
+            begun.set()
+            await done.wait()
+
+    async def stop() -> None:
+        response = await network.send(1, stop_replica(ORDERS_0, leader_epoch=1, delete=delete))
+        assert isinstance(response, StopReplicaResponse)
+        codes.append(errors(response.partitions)[ORDERS_0])
+
+    async with network.participant(listener=Slow()) as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, StateRow(ORDERS_0))
+        tasks.start_soon(stop)
+        await begun.wait()
+        await participant.fail_directory([ORDERS_0])
+        done.set()
+        await settle()
+
+        assert codes == [0 if delete else 56]
+        view = participant.hosted(ORDERS_0)
+        assert view is not None
+        assert (view.role, view.failed) == (Role.NONE if delete else Role.LEADER, True)
+        assert await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=2)) == [56]

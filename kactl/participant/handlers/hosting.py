@@ -195,13 +195,13 @@ class HandlerHosting:
             self._submit(name, Stop(results.ticket(row), epoch, deleted=deleted))
 
     def stop_failed(self, name: TopicPartition, leader_epoch: int) -> None:
-        """Stop a replica with a failed directory, and end its leadership.
+        """Stop a replica with a failed directory, and end its leadership, unless it is being stopped.
 
         Args:
             leader_epoch: of the last order that was carried out; a later one may be in progress.
         """
         actor = self._actors.get(name)
-        if actor is not None:
+        if actor is not None and not actor.orders.is_stopping:
             epoch = max(leader_epoch, actor.orders.leader_epoch)
             self._submit(name, Stop(Results(self.clock).ticket(0), epoch))
 

@@ -37,6 +37,12 @@ class OrderQueue:
         return NO_EPOCH if order is None else order.leader_epoch
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the newest order stops the replica, and does not delete it."""
+        order = self.newest or self.current
+        return isinstance(order, Stop) and not order.deleted
+
+    @property
     def has_deletion(self) -> bool:
         """Whether a deletion waits, with another order after it."""
         return self._deletion is not None

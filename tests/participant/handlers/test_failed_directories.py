@@ -3,12 +3,25 @@
 import anyio
 import pytest
 
+from kactl.messages.control import StopReplicaResponse
+from kactl.model import EPOCH_DURING_DELETE
+from kactl.participant.hosted_replicas import Role
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
-from tests.support.control_requests import BILLS_0, CONTROLLER, ORDERS_0, StateRow
+from tests.support.control_requests import BILLS_0, CONTROLLER, ORDERS_0, StateRow, errors, stop_replica
 
 from .conftest import Handled
-from .scripts import FAILED, LED, READY, backing_off, fail_for_good, raising, waiting_for
+from .scripts import (
+    FAILED,
+    LED,
+    NEXT,
+    READY,
+    backing_off,
+    fail_for_good,
+    ignoring_cancellation,
+    raising,
+    waiting_for,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -84,6 +97,117 @@ async def test_leadership_ends_that_begins_while_its_directory_fails(
         assert participant.leadership(ORDERS_0) is None
         assert [end for _, end in handled.ended] == ["orders-0 at 8"]
         assert await network.lead_and_follow(1, LED.but(leader_epoch=8)) == [56]
+
+
+# -- while the replica stops, or is deleted ----------------------------------------------------------------------------
+
+
+async def stop_code(network: Network, codes: list[int], *, delete: bool = False) -> None:
+    """Send a StopReplica of orders-0, and append the error code of its row."""
+    epoch = EPOCH_DURING_DELETE if delete else 8
+    response = await network.send(1, stop_replica(ORDERS_0, leader_epoch=epoch, delete=delete))
+    assert isinstance(response, StopReplicaResponse)
+    codes.append(errors(response.partitions)[ORDERS_0])
+
+
+async def test_replica_whose_directory_fails_while_it_stops_is_rejected(network: Network, handled: Handled) -> None:
+    """As in Kafka. The call of `stop` is not cancelled for another one."""
+    codes: list[int] = []
+    stopped = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(stop_code, network, codes)
+        await network.clock.advance(20)
+        await participant.fail_directory([ORDERS_0])
+        stopped.set()
+        await settle()
+
+        assert codes == [56]
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "stop"]
+        assert [end for _, end in handled.ended] == ["orders-0 at 9"]
+        assert handled.statuses == []
+        view = participant.hosted(ORDERS_0)
+        assert view is not None
+        assert view.failed
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=9)) == [56]
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["in progress", "waits for lead to end"])
+async def test_deletion_that_succeeds_although_the_directory_fails_is_confirmed(
+    network: Network, handled: Handled, waits: bool
+) -> None:
+    """The data is deleted. The next replica of the partition cannot be served from a directory that has failed."""
+    codes: list[int] = []
+    ended = anyio.Event()
+    handled.scripts[ORDERS_0, "lead" if waits else "stop"] = ignoring_cancellation(ended)
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
+        await network.clock.advance(20)
+        await participant.fail_directory([ORDERS_0])
+        ended.set()
+        await settle()
+
+        assert codes == [0]
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+        assert handled.statuses == []
+        assert handled.state() is None
+        view = participant.hosted(ORDERS_0)
+        assert view is not None
+        assert (view.role, view.failed) == (Role.NONE, True)
+        assert await network.lead_and_follow(1, NEXT) == [56]
+        assert len(handled.handlers) == 1
+
+
+async def test_deletion_that_fails_with_the_directory_is_rejected(network: Network, handled: Handled) -> None:
+    codes: list[int] = []
+    failed = anyio.Event()
+
+    async def stop(_: object) -> None:
+        await failed.wait()
+        raise OSError("I/O error")
+
+    handled.scripts[ORDERS_0, "stop"] = stop
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
+        await network.clock.advance(20)
+        await participant.fail_directory([ORDERS_0])
+        failed.set()
+        await network.clock.advance(5_000)
+        await stop_code(network, codes, delete=True)
+
+        assert codes == [56, 56]
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+        assert handled.statuses == [FAILED]
+        assert participant.hosts == [ORDERS_0]
+        handled.scripts.clear()
+
+
+async def test_directory_that_fails_during_a_confirmed_deletion_stays_failed(
+    network: Network, handled: Handled
+) -> None:
+    codes: list[int] = []
+    deleted = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(deleted)
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
+        await network.clock.advance(60)
+        await participant.fail_directory([ORDERS_0])
+        deleted.set()
+        await settle()
+
+        assert codes == [0]
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+        assert handled.state() is None
+        assert len(handled.handlers) == 1
+        assert await network.lead_and_follow(1, NEXT) == [56]
 
 
 # -- reports that wait -------------------------------------------------------------------------------------------------
