@@ -189,7 +189,8 @@ class _Sequences(Schedules):
         broker = rng.choice(life["replicas"][0])
         others = [number for number in range(1, self.brokers + 1) if number != broker]
         kind = rng.choice(("LeaderAndIsr", *CONTROL))
-        change_ms = at_ms + gap_ms * rng.uniform(0.5, 1.0)
+        create_ms = at_ms + gap_ms * rng.uniform(0.3, 1.0)
+        change_ms = create_ms + gap_ms * rng.uniform(0.5, 1.0)
         # The request is sent again meanwhile.
         delete_ms = change_ms + gap_ms * rng.uniform(1.0, 1.5)
         after_ms = gap_ms * rng.uniform(1.0, 2.0)
@@ -201,7 +202,8 @@ class _Sequences(Schedules):
         again = self._creation(topic) | {"removal": "delete", "after_ms": after_ms}
         again["replicas"] = [list(dict.fromkeys([*replicas, broker])) for replicas in again["replicas"]]
         return [
-            Action("recreate", at_ms=at_ms, args=life | {"removal": "none"}),
+            Action("delete", at_ms=at_ms, args={"topic": topic, "to": _ACTIVE}),
+            Action("recreate", at_ms=create_ms, args=life | {"removal": "none"}),
             Action("hold", at_ms=held_ms, args=link),
             Action("reassign", at_ms=change_ms, args=move),
             Action("recreate", at_ms=delete_ms, args=again),
