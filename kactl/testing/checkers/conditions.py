@@ -320,8 +320,10 @@ class ConditionsNow:
         for name in sorted(known.keys() | self._assignments.keys()):
             view = views.get(name)
             is_led = view is not None and view.leadership is not None
-            if self._deleted(name) and name not in self._assignments and not is_led:
-                continue  # as in Kafka: only partitions with leadership are kept when a tool adds others meanwhile
+            if self._deleted(name) and view is not None and not is_led:
+                # As in Kafka: only partitions with leadership are kept when a tool adds others meanwhile, and one that
+                # the tool adds again is not new.
+                continue
             if known.get(name) != self._assignments.get(name):
                 yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
         for name, held in self._leaderships.items():

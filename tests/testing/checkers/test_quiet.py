@@ -16,6 +16,7 @@ from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.alter_partition import IsrProposals
 from kactl.actors.handlers.balance import Balancing
 from kactl.actors.handlers.base import Handlers
+from kactl.actors.handlers.partition_expansion import Growth
 from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.actors.handlers.shutdown import Shutdowns
 from kactl.actors.handlers.timers import Timers
@@ -535,6 +536,22 @@ def test_memory_of_a_topic_that_waits_for_its_deletion_is_compared(monkeypatch: 
     found = signature(dead, move, DELETE, cut, down=["broker 3"], settings=settings)
     assert found.startswith("INV-09"), found
     assert "in memory" in found
+
+
+def test_partition_that_a_tool_adds_again_during_a_deletion_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never had a leader, as broker 3 is down, for which the deletion waits."""
+    dead = Action("kill", at_ms=1_500, args={"node": "broker 3", "restart_after_ms": 1_000_000, "ends_session": True})
+    grow = Action("grow stored", at_ms=8_000, args={"topic": "t1", "replicas": [3]})
+    tool = [Action("grow stored", at_ms=at_ms, args={"topic": "t1", "replicas": [1, 2]}) for at_ms in (12_000, 14_000)]
+
+    assert signature(dead, grow, DELETE, *tool, down=["broker 3"]).startswith("pass")
+
+    async def ignored(self: Growth, event: Any) -> None: ...
+
+    monkeypatch.setattr(Growth, "on_topic_modified", ignored)
+
+    found = signature(dead, DELETE, *tool, down=["broker 3"])
+    assert "INV-09: t1-2: None in memory" in found
 
 
 def test_first_leadership_in_doubt_may_be_unknown_during_a_deletion() -> None:
