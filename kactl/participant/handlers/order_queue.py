@@ -84,9 +84,12 @@ class OrderQueue:
         self.undeleted = dataclasses.replace(order, leader_epoch=EPOCH_DURING_DELETE, begun=True)
 
     def clear(self) -> list[Order]:
-        """Remove the orders that wait, and return them."""
+        """Remove the orders that wait, and return them. A deletion among them has failed like one that has begun."""
         waiting = [order for order in (self._deletion, self.newest) if order is not None]
         self._deletion = self.newest = None
+        for order in waiting:
+            if isinstance(order, Stop) and order.deleted:
+                self.begin_deletion(order)
         return waiting
 
 

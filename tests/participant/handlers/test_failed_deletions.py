@@ -264,6 +264,31 @@ async def test_stuck_deletion_is_made_again_before_the_next_topic(network: Netwo
         assert len(handled.handlers) == 2
 
 
+async def test_deletion_that_waits_for_a_stuck_call_is_made_before_the_next_topic(
+    network: Network, handled: Handled
+) -> None:
+    """It was confirmed before the call was stuck, so that the controller does not repeat it."""
+    release = anyio.Event()
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        handled.scripts[ORDERS_0, "follow"] = ignoring_cancellation(release)
+        await network.lead_and_follow(1, LED.but(leader=2))
+        await settle()
+        tasks.start_soon(network.send, 1, DELETION)
+        await network.clock.advance(MARGIN_MS)
+        assert handled.state() is HandlerState.STUCK
+        assert "delete" not in handled.calls_of()
+        handled.scripts.clear()
+        release.set()
+        await settle()
+        handled.calls.clear()
+        await participant.reset(ORDERS_0)
+        assert await network.lead_and_follow(1, NEXT) == [0]
+        await settle()
+
+        assert handled.calls_of()[:2] == ["delete", "prepare 1.0"]
+        assert len(handled.handlers) == 2
+
+
 async def test_topic_that_replaces_an_undeleted_one_has_another_handler(network: Network, handled: Handled) -> None:
     """The earlier topic was removed while no controller was active, so the next one's order deletes its replica."""
     first, second = LED.but(topic_id=b"1" * 16), NEXT.but(topic_id=b"2" * 16)
