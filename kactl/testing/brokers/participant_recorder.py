@@ -75,7 +75,7 @@ class ParticipantRecorder:
 
         async def carrying(request: Request) -> Any:
             epoch, before = incarnation.epoch, self._before(incarnation, request)
-            leases.carries(request)
+            leases.carries(request, self._numbers.get(id(request), 0))
             response = await carry(request)
             leases.carries(None)
             self._calls = self._applied(incarnation, before)
