@@ -15,7 +15,7 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.testing.brokers import SimulatedBroker
-from kactl.testing.brokers.base import MetadataView
+from kactl.testing.brokers.base import MetadataView, ReplicaView
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.nodes import on
 
@@ -73,8 +73,7 @@ class ConditionsNow:
         A late StopReplica has stopped it; it starts again with the next LeaderAndIsr. Or a Kafka broker has ignored its
         leadership, or rejects it for a replica of an earlier topic id, see `SimulatedBroker.has_lost`. Or it has one of
         an earlier topic, which another process with the broker's id has deleted instead of it. Or one of an earlier
-        topic without an id, of which a stop was lost with the controller that had queued it: the stored leader epoch is
-        never below one that was sent for it.
+        topic without an id: its stop was lost with the controller that had queued it, or a late request has started it.
         """
         member = self._running.get(broker)
         if member is None:
@@ -85,7 +84,7 @@ class ConditionsNow:
             and held is not None
             and replica is not None
             and not any(replica.topic_id)
-            and replica.leader_epoch > held.leader_epoch
+            and _is_of_another_topic(replica, held)
         )
         twins = self._cluster.fleet.doubled.get(broker, ())
         is_missed = any(member.has_missed_deletion(name, twin) for twin in twins)
@@ -385,3 +384,12 @@ class ConditionsNow:
         for ref in self._controller.topics():
             if topics.get(ref.name) != ref:
                 yield f"the controller knows {ref}, and stored is {topics.get(ref.name)}"
+
+
+def _is_of_another_topic(replica: ReplicaView, held: Leadership) -> bool:
+    """Whether a broker has leadership that was never stored for the present topic.
+
+    The stored leader epoch is never below one that was sent, and each epoch has one leader.
+    """
+    is_other_leader = replica.leader_epoch == held.leader_epoch and replica.leader != held.leader
+    return replica.leader_epoch > held.leader_epoch or is_other_leader
