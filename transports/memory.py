@@ -12,7 +12,7 @@ import anyio
 
 from kactl import errors
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError, KactlError
+from kactl.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.following import PeerMessage
@@ -20,7 +20,7 @@ from kactl.messages.routes import RouteMessage, Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker, Endpoint
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
-from kactl.runtime.error_id import log_error
+from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.spectator.network import SpectatorLink
 
@@ -28,6 +28,7 @@ from .base import ControllerPort, Transport
 
 log = logger(__name__)
 
+_UNANSWERED: Final = "a request could not be answered: %s"
 # Kafka's default (request.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000
 
@@ -73,23 +74,18 @@ class MemoryHub:
         if ask is None:
             reason = f"its id is {controller}, and no controller with that id runs on this network"
             raise ControllerUnreachable(reason)
-        try:
+        with internal_errors(log, _UNANSWERED, type(request).__name__):
             return await ask(request)
-        except KactlError:
-            raise
-        except Exception as error:
-            raise _internal_error(error, request) from error
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
         """See `ControlLink`."""
         reasons = []
         for number, port in tuple(self._ports.items()):
             try:
-                answer = await port.session(request, received_ns=port.clock.lease_ns())
-            except KactlError:
-                raise
-            except Exception as error:
-                return Refused.of(_internal_error(error, request))
+                with internal_errors(log, _UNANSWERED, type(request).__name__):
+                    answer = await port.session(request, received_ns=port.clock.lease_ns())
+            except InternalError as error:
+                return Refused.of(error)
             if not isinstance(answer, NotController):
                 return answer
             reasons.append(f"controller {number} is not active")
@@ -168,13 +164,10 @@ class MemorySpectatorLink:
         """See `SpectatorLink`."""
         for port in tuple(self._ports.values()):
             try:
-                return await port.watch_routes(asked)
+                with internal_errors(log, _UNANSWERED, type(asked).__name__):
+                    return await port.watch_routes(asked)
             except errors.NotController:
                 continue
-            except KactlError:
-                raise
-            except Exception as error:
-                raise _internal_error(error, asked) from error
         raise ControllerUnreachable("no controller of this network is active")
 
 
@@ -279,8 +272,3 @@ class MemoryTransport:
     def connect(self, broker: Broker) -> MemoryConnection:
         """See `Transport`."""
         return MemoryConnection(self._hub, broker.id, clock=self._clock, request_timeout_ms=self._request_timeout_ms)
-
-
-def _internal_error(error: Exception, request: ControllerRequest | SessionRequest | Watch) -> InternalError:
-    """Log an error that a controller should not raise. Returns the error for the sender of the request."""
-    return InternalError(log_error(log, error, "a request could not be answered: %s", type(request).__name__))

@@ -137,9 +137,6 @@ class BrokerAnswers(Handlers):
             table.mark_dirs(broker, serving, False)
         else:
             self._serving.answered(broker, serving, row_numbers[known & failed])
-        fresh = np.setdiff1d(row_numbers[known & failed], before)
-        if len(fresh):
-            log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
         await self._offline.directories_failed(broker, row_numbers[known & failed])
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:

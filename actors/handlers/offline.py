@@ -7,11 +7,14 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move
 from kactl.model import PartitionState, ReplicaState
+from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, RowNumbers, Rows, common, some
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .stopped_replicas import StoppedReplicas
+
+log = logger(__name__)
 
 
 class Offline(Handlers):
@@ -23,7 +26,7 @@ class Offline(Handlers):
         self._stopped = stopped
 
     async def directories_failed(self, broker: int, row_numbers: RowNumbers) -> None:
-        """Take replicas on a broker offline whose directories have failed, or whose application has.
+        """Take replicas offline that a broker cannot serve: their directories, or applications, have failed.
 
         Replicas that are offline for that reason already are left out, unless an error has ended the call for them.
         After an error the rows are marked for a retry: the report of the failure may not be repeated.
@@ -32,6 +35,7 @@ class Offline(Handlers):
         marked = table.dirs_offline(broker)
         fresh = np.setdiff1d(row_numbers, marked)
         if len(fresh):
+            log.warning("broker %d: the directories or applications of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
         due = np.setdiff1d(row_numbers, self.cluster.without_retries(marked))

@@ -53,6 +53,20 @@ class _Starts:
         return self.last_ms + PAUSES_MS[self.count - 1]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Registration:
+    """What is known of a broker under one registration.
+
+    Attributes:
+        starts: of its replicas.
+        unfinished: replicas that do not count as failed any more, but whose start an error has ended.
+    """
+
+    broker_epoch: int
+    starts: dict[TopicPartition, _Starts] = dataclasses.field(default_factory=dict)
+    unfinished: set[TopicPartition] = dataclasses.field(default_factory=set)
+
+
 class ServingReplicas(Handlers):
     """Starts replicas again that have failed.
 
@@ -80,11 +94,7 @@ class ServingReplicas(Handlers):
         self._timers = timers
         # Replicas without an error in their last response, by registration, until they are started again.
         self._answered: dict[ReplicasServe, dict[TopicPartition, None]] = {}
-        # By broker: its registration, and the starts under it.
-        self._starts: dict[int, tuple[int, dict[TopicPartition, _Starts]]] = {}
-        # By broker: its registration, and the replicas that do not count as failed any more, but whose start an error
-        # has ended.
-        self._unfinished: dict[int, tuple[int, set[TopicPartition]]] = {}
+        self._registrations: dict[int, _Registration] = {}  # by broker, the last one
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {ReplicasServe: self.on_replicas_serve}
@@ -142,12 +152,14 @@ class ServingReplicas(Handlers):
         else:
             self.context.enqueue(event)
 
+    def _registration(self, broker: int, broker_epoch: int) -> _Registration:
+        known = self._registrations.get(broker)
+        if known is None or known.broker_epoch != broker_epoch:
+            known = self._registrations[broker] = _Registration(broker_epoch)
+        return known
+
     def _starts_of(self, event: ReplicasServe) -> dict[TopicPartition, _Starts]:
-        broker_epoch, starts = self._starts.get(event.broker, (event.broker_epoch, {}))
-        if broker_epoch != event.broker_epoch:
-            starts = {}
-        self._starts[event.broker] = event.broker_epoch, starts
-        return starts
+        return self._registration(event.broker, event.broker_epoch).starts
 
     async def serve(self, broker: int, row_numbers: RowNumbers) -> None:
         """Use replicas again although their directory, or application, counts as failed.
@@ -158,7 +170,7 @@ class ServingReplicas(Handlers):
             StoreError: their leader epochs could not be written; they count as failed as before.
         """
         table = self.cluster.table
-        unfinished = self._unfinished_of(broker)
+        unfinished = self._registration(broker, self.cluster.brokers[broker].epoch).unfinished
         row_numbers = common(row_numbers, np.union1d(table.dirs_offline(broker), table.rows_known(unfinished)))
         if not len(row_numbers):
             return
@@ -171,14 +183,6 @@ class ServingReplicas(Handlers):
             unfinished.update(names)
             raise
         unfinished.difference_update(names)
-
-    def _unfinished_of(self, broker: int) -> set[TopicPartition]:
-        epoch = self.cluster.brokers[broker].epoch
-        broker_epoch, unfinished = self._unfinished.get(broker, (epoch, set()))
-        if broker_epoch != epoch:
-            unfinished = set()
-        self._unfinished[broker] = epoch, unfinished
-        return unfinished
 
     async def _use(self, broker: int, row_numbers: RowNumbers) -> None:
         """Start replicas that do not count as failed any more, and continue everything that waits for them."""

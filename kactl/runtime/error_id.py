@@ -1,7 +1,11 @@
 """Ids of unexpected errors, which join the log of a server with the response to a client."""
 
+import contextlib
 import secrets
+from collections.abc import Iterator
 from typing import Final, Protocol
+
+from kactl.errors import InternalError, KactlError
 
 # Two errors of one log have the same id with a probability of 1e-9 after 500 errors.
 _BYTES: Final = 6
@@ -24,3 +28,18 @@ def log_error(log: Log, error: BaseException, text: str, *arguments: object) -> 
     error_id = secrets.token_hex(_BYTES)
     log.error("%s [error %s]: %s", text % arguments, error_id, error, exc_info=error)
     return error_id
+
+
+@contextlib.contextmanager
+def internal_errors(log: Log, text: str, *arguments: object) -> Iterator[None]:
+    """Log an error of the block that is no KactlError, which is a bug, and raise InternalError with the id instead.
+
+    Args:
+        text, arguments: as for `log_error`.
+    """
+    try:
+        yield
+    except KactlError:
+        raise
+    except Exception as error:
+        raise InternalError(log_error(log, error, text, *arguments)) from error

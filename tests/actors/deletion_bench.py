@@ -20,13 +20,14 @@ from kactl.actors.handlers.stopped_replicas import StoppedReplicas
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.config.controller_settings import ControllerSettings
-from kactl.messages.control import PartitionErrors, StopReplicaResponse
+from kactl.messages.control import StopReplicaResponse
 from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.outbound.batch import RequestBatch
 from kactl.state.rows import RowNumbers
 from tests.support.clocks import ManualClock
 from tests.support.cluster_seeds import EPOCH, led
+from tests.support.control_requests import partition_errors
 from tests.support.machine_harness import Machines, RecordingOutbox, open_machines
 
 BROKERS = (1, 2, 3)
@@ -134,17 +135,10 @@ class DeletionBench:
 
     async def answers(self, broker: int, errors: dict[str, int], *, error: int = 0, epoch: int | None = None) -> None:
         """Let a broker respond to StopReplica with deletion, under its current registration or another one."""
-        named = [TopicPartition.parse(name) for name in errors]
-        topics = tuple(dict.fromkeys(name.topic for name in named))
-        said = PartitionErrors(
-            topics,
-            np.array([topics.index(name.topic) for name in named], np.int32),
-            np.array([name.partition for name in named], np.int32),
-            np.array(list(errors.values()), np.int16),
-        )
         if epoch is None:
             epoch = self.cluster.brokers[broker].epoch
-        await self.events.on_replicas_deleted(ReplicasDeleted(broker, epoch, StopReplicaResponse(error, said)))
+        response = StopReplicaResponse(error, partition_errors(errors))
+        await self.events.on_replicas_deleted(ReplicasDeleted(broker, epoch, response))
 
     def forget(self) -> None:
         """Clear the records."""

@@ -84,6 +84,14 @@ class Cluster:
         await self.controller.delete_topic("t", timeout_ms=0)
         await settle()
 
+    async def fail_late(self, wait_ms: float) -> None:
+        """Create and delete a topic, whose deletion fails after the participant has confirmed it; wait."""
+        await self.create()
+        self.cannot_delete, self.delay_ms = OSError("busy"), 100.0
+        await self.delete()
+        await self.clock.advance(wait_ms)
+        assert self.topics == []
+
 
 @asynccontextmanager
 async def open_cluster(*, uses_store: bool = True) -> AsyncIterator[Cluster]:
@@ -161,11 +169,7 @@ async def test_deletion_without_a_handler_is_shown_and_ends_after_a_reset() -> N
 
 async def test_next_topic_waits_for_a_confirmed_deletion_that_has_failed() -> None:
     async with open_cluster() as cluster:
-        await cluster.create()
-        cluster.cannot_delete, cluster.delay_ms = OSError("busy"), 100.0
-        await cluster.controller.delete_topic("t", timeout_ms=0)
-        await cluster.clock.advance(60)
-        assert cluster.topics == []  # the participant responds after 50 ms
+        await cluster.fail_late(60)  # the participant responds after 50 ms
         await cluster.create()
         await cluster.clock.advance(1_200)
         assert cluster.status is ReplicaStatus.FAILED
@@ -179,11 +183,7 @@ async def test_next_topic_waits_for_a_confirmed_deletion_that_has_failed() -> No
 async def test_next_topic_that_waits_for_a_deletion_is_reset() -> None:
     """The deletion has failed for good before the topic was created."""
     async with open_cluster() as cluster:
-        await cluster.create()
-        cluster.cannot_delete, cluster.delay_ms = OSError("busy"), 100.0
-        await cluster.controller.delete_topic("t", timeout_ms=0)
-        await cluster.clock.advance(10_000)
-        assert cluster.topics == []
+        await cluster.fail_late(10_000)
         await cluster.create()
         report = cluster.controller.replica_status(T0)[1]
         assert (report.status, report.detail) == (ReplicaStatus.ERROR, "stop: busy")

@@ -1,6 +1,6 @@
 """Control requests built from rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -53,6 +53,18 @@ def lists(rows: Sequence[tuple[int, ...]]) -> Ints:
     for position, row in enumerate(rows):
         column[: len(row), position] = row
     return column
+
+
+def partition_errors(codes: Mapping[str, int]) -> PartitionErrors:
+    """Returns the rows of a response with the error code of each partition."""
+    names = [TopicPartition.parse(name) for name in codes]
+    topics = tuple(dict.fromkeys(name.topic for name in names))
+    return PartitionErrors(
+        topics,
+        ints([topics.index(name.topic) for name in names]),
+        ints([name.partition for name in names]),
+        np.array(list(codes.values()), np.int16),
+    )
 
 
 def ints(values: Sequence[int]) -> Ints:

@@ -24,7 +24,7 @@ from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
-from kactl.runtime.error_id import log_error
+from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.transports.base import ControllerPort
 
@@ -40,6 +40,7 @@ from .tasks import Tasks
 
 log = logger(__name__)
 
+_UNANSWERED: Final = "a request of %s could not be answered"
 # A small message counts as this many unhandled bytes: its handling takes more memory than its bytes.
 _MESSAGE_BYTES_MIN: Final = 1_024
 # Requests for routes of one link that wait for a change. A spectator has two.
@@ -229,11 +230,10 @@ class Office:
 
     async def _answer_watch(self, link: Link, message: Message, asked: Watch) -> None:
         try:
-            answer = await self.port.watch_routes(asked)
+            with internal_errors(log, _UNANSWERED, link.what):
+                answer = await self.port.watch_routes(asked)
         except KactlError as error:
             link.answer(message, wire.encode(error), error=True)
-        except Exception as error:
-            link.answer(message, wire.encode(_internal_error(error, link)), error=True)
         else:
             link.answer(message, wire.encode(answer))
 
@@ -244,13 +244,12 @@ class Office:
     async def _session(self, attached: Attached, message: Message, request: SessionRequest, received_ns: int) -> None:
         work = self._carried_out(attached, request, received_ns)
         try:
-            answer = await attempts.recorded(self.port, attached.link, request, work)
-        except EndpointUnreachable as error:
+            with internal_errors(log, _UNANSWERED, attached.link.what):
+                answer = await attempts.recorded(self.port, attached.link, request, work)
+        except (EndpointUnreachable, InternalError) as error:
             attached.link.answer(message, wire.encode(Refused.of(error)))
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
-        except Exception as error:
-            attached.link.answer(message, wire.encode(Refused.of(_internal_error(error, attached.link))))
         else:
             attached.link.answer(message, wire.encode(answer))
 
@@ -261,19 +260,22 @@ class Office:
 
     async def _ask(self, attached: Attached, message: Message) -> None:
         try:
-            try:
-                request = wire.decode(message.head, wire.REQUESTS)
-            except MalformedMessage as error:
-                self._violated(attached.link, str(error))
-                raise
-            work = self._asked(attached, request)
-            answer = wire.encode_answer(await attempts.recorded(self.port, attached.link, request, work))
+            with internal_errors(log, _UNANSWERED, attached.link.what):
+                request = self._decoded(attached.link, message)
+                work = self._asked(attached, request)
+                answer = wire.encode_answer(await attempts.recorded(self.port, attached.link, request, work))
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
-        except Exception as error:
-            attached.link.answer(message, wire.encode(_internal_error(error, attached.link)), error=True)
         else:
             attached.link.answer(message, answer)
+
+    def _decoded(self, link: Link, message: Message) -> ControllerRequest:
+        try:
+            request: ControllerRequest = wire.decode(message.head, wire.REQUESTS)
+        except MalformedMessage as error:
+            self._violated(link, str(error))
+            raise
+        return request
 
     async def _asked(self, attached: Attached, request: ControllerRequest) -> Any:
         rights.check_request(request, attached.identity.broker)
@@ -288,11 +290,6 @@ class Office:
                 target.link.one_way(Kind.PEER, head)
             except (LinkClosed, LaneFull) as error:
                 log.debug("a message of broker %d to broker %d is lost: %s", sender, recipient, error)
-
-
-def _internal_error(error: Exception, link: Link) -> InternalError:
-    """Log an error that the controller should not raise. Returns the error for the peer."""
-    return InternalError(log_error(log, error, "a request of %s could not be answered", link.what))
 
 
 class TcpTransport:

@@ -203,8 +203,13 @@ class PartitionActor:
         self._failures.end_back_off()
 
     async def _carry_out(self, order: Order) -> None:
-        if isinstance(order, Stop) and not self._calls_stop(order):
-            return
+        if isinstance(order, Stop):
+            if order.deleted:
+                self.orders.begin_deletion(order)
+            elif not self._calls_stop(order):
+                if order.ends_life:
+                    self.orders.undeleted = None  # as when the process ends
+                return
         if self.handler is None:
             try:
                 self.handler = self._environment.make(self.name)
@@ -303,11 +308,6 @@ class PartitionActor:
 
     def _calls_stop(self, order: Stop) -> bool:
         """Whether the handler is called for a stop: there is one, and it does not wait for its deletion."""
-        if order.deleted:
-            self.orders.begin_deletion(order)
-            return True
-        if order.ends_life and (order.silent or self.handler is None):
-            self.orders.undeleted = None  # as when the process ends
         return not order.silent and self.handler is not None and (order.ends_life or self.orders.undeleted is None)
 
     async def _stop(self, order: Stop, handler: PartitionHandler) -> None:

@@ -53,8 +53,8 @@ class PartitionHandler:
 
     One object serves one hosted partition. It is made for the first order that concerns the partition, and kept until
     the replica is deleted. The next replica of the partition, which may be of another topic, has another object. Its
-    methods are called one at a time: a newer order cancels the call in progress, and the
-    next call begins after that one has ended. A method that raises is described at `ReplicaStatus`.
+    methods are called one at a time: a newer order cancels the call in progress, and the next call begins after that
+    one has ended. A method that raises is described at `ReplicaStatus`.
     """
 
     def __init__(self, partition: TopicPartition) -> None:

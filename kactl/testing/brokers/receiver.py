@@ -28,7 +28,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.model import LEADER_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.model import LEADER_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition, TopicRef
 from kactl.testing.history import History
 from kactl.testing.transport import ControlMessage, address_of
 
@@ -249,8 +249,7 @@ class Receiver:
             self._record_role(entry, "storage")
             return ErrorCode.KAFKA_STORAGE_ERROR
         held = self.replicas.get(name)
-        is_removed = held is not None and held.topic.id in self._removed_by_hand.get(name.topic, ())
-        if held is not None and is_removed and held.topic.id != entry.topic_id:
+        if held is not None and held.topic.id != entry.topic_id and self._is_removed(held.topic):
             self._remove_by_hand(name, held)
             held = None
         if held is not None:
@@ -293,6 +292,10 @@ class Receiver:
         """
         log = self.disk.logs.get(name)
         return (log is not None and log.is_overtaken) or self._named_by[name] < self.controller_epoch
+
+    def _is_removed(self, topic: TopicRef) -> bool:
+        """Whether a topic was removed from the store by hand."""
+        return topic.id in self._removed_by_hand.get(topic.name, ())
 
     def _remove_by_hand(self, name: TopicPartition, held: Replica) -> None:
         """Delete a replica of a topic that was removed by hand, as the operator has to on each broker."""

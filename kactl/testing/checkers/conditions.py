@@ -49,21 +49,6 @@ class ConditionsNow:
         member = self._running.get(broker)
         return member is not None and not member.has_failed(name)
 
-    def unknown_failures(self) -> Iterator[str]:
-        """The controller knows the handlers that make no call any more, and no others: an operator resets them."""
-        cluster = self._controller.cluster
-        for broker in self._running.values():
-            failed = broker.failed_handlers()
-            for name, assignment, _ in self._partitions():
-                if broker.id not in assignment.replicas:
-                    continue
-                report = cluster.replica_report(name, broker.id)
-                is_known = report is not None and report.status in (ReplicaStatus.STUCK, ReplicaStatus.ERROR)
-                if is_known != (name in failed):
-                    known = "nothing" if report is None else report.status.name
-                    state = "fails for good" if name in failed else "does not fail for good"
-                    yield f"the handler of {name} on broker {broker.id} {state}, and the controller knows {known}"
-
     def _may_lead(self, broker: int, name: TopicPartition) -> bool:
         return self._serves(broker, name) and broker not in self._leaving
 
@@ -229,6 +214,21 @@ class ConditionsNow:
                     f"leader {held.leader} of {name} knows replicas {list(replica.replicas)}, and stored are "
                     f"{list(assignment.replicas)}"
                 )
+
+    def unknown_failures(self) -> Iterator[str]:
+        """The controller knows the handlers that make no call any more, and no others: an operator resets them."""
+        cluster = self._controller.cluster
+        for broker in self._running.values():
+            failed = broker.failed_handlers()
+            for name, assignment, _ in self._partitions():
+                if broker.id not in assignment.replicas:
+                    continue
+                report = cluster.replica_report(name, broker.id)
+                is_known = report is not None and report.status in (ReplicaStatus.STUCK, ReplicaStatus.ERROR)
+                if is_known != (name in failed):
+                    known = "nothing" if report is None else report.status.name
+                    state = "fails for good" if name in failed else "does not fail for good"
+                    yield f"the handler of {name} on broker {broker.id} {state}, and the controller knows {known}"
 
     def _follows(self, broker: int, name: TopicPartition, held: Leadership) -> bool:
         """Whether a broker can come in sync, and copies from the stored leader under its epoch."""

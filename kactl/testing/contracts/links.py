@@ -12,7 +12,8 @@ link, and to notice that the other side has ended; the tests wait for that, up t
 """
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -189,11 +190,7 @@ class LinkContract:
     async def test_bug_of_the_controller_arrives_as_the_id_in_its_log(
         self, network: Network, caplog: pytest.LogCaptureFixture
     ) -> None:
-        office = ContractOffice()
-        async with network.controller_side(office), network.participant_side(ContractPort(1)) as link:
-            await opened(link)
-            office.failure = ZeroDivisionError("a bug")
-
+        async with _linked_to_a_bug(network) as link:
             with pytest.raises(InternalError) as raised:
                 await _ask(link)
 
@@ -244,11 +241,7 @@ class LinkContract:
     async def test_bug_of_the_controller_refuses_a_request_of_a_session(
         self, network: Network, caplog: pytest.LogCaptureFixture
     ) -> None:
-        office = ContractOffice()
-        async with network.controller_side(office), network.participant_side(ContractPort(1)) as link:
-            await opened(link)
-            office.failure = ZeroDivisionError("a bug")
-
+        async with _linked_to_a_bug(network) as link:
             refused = await link.session(Heartbeat(1, 41, 7))
 
             assert isinstance(refused, sessions.Refused)
@@ -452,6 +445,16 @@ def _answers(number: int) -> Callable[[Request], Awaitable[Response]]:
 
 async def _ask(link: ControlLink) -> Any:
     return await link.ask(ProducerIdsRequested(1, 77), controller=CONTROLLER)
+
+
+@asynccontextmanager
+async def _linked_to_a_bug(network: Network) -> AsyncIterator[ControlLink]:
+    """Yields the open link of a participant to a controller that fails by a bug at the next request."""
+    office = ContractOffice()
+    async with network.controller_side(office), network.participant_side(ContractPort(1)) as link:
+        await opened(link)
+        office.failure = ZeroDivisionError("a bug")
+        yield link
 
 
 def _check_logged(text: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -62,9 +62,8 @@ def operations(
     draw = _Sequences(rng, world)
     kinds: tuple[Callable[[float], list[Action]], ...] = (
         draw.tools, draw.replaced, draw.lives, draw.outlived, draw.outlived, draw.stuck, draw.interrupted,
-        draw.interrupted, draw.drained,
-        draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up, draw.replaced_unseen,
-        draw.deposed, draw.deposed,
+        draw.interrupted, draw.drained, draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up,
+        draw.replaced_unseen, draw.deposed, draw.deposed,
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))

@@ -1,10 +1,14 @@
 """Replicas with handlers whose directory fails: they are stopped, and never ready again."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import anyio
 import pytest
 
 from kactl.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE
+from kactl.participant import Participant
 from kactl.participant.hosted_replicas import Role
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
@@ -110,17 +114,26 @@ async def stop_code(network: Network, codes: list[int], *, delete: bool = False)
     codes.append(errors(response.partitions)[ORDERS_0])
 
 
+@asynccontextmanager
+async def failing_while_stopping(
+    network: Network, handled: Handled, codes: list[int], *, delete: bool, after_ms: float = 20
+) -> AsyncIterator[Participant]:
+    """Have orders-0 led and then stopped, and its directory fail some time after the request."""
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        await network.lead_and_follow(1, LED)
+        await settle()
+        tasks.start_soon(lambda: stop_code(network, codes, delete=delete))
+        await network.clock.advance(after_ms)
+        await participant.fail_directory([ORDERS_0])
+        yield participant
+
+
 async def test_replica_whose_directory_fails_while_it_stops_is_rejected(network: Network, handled: Handled) -> None:
     """As in Kafka. The call of `stop` is not cancelled for another one."""
     codes: list[int] = []
     stopped = anyio.Event()
     handled.scripts[ORDERS_0, "stop"] = waiting_for(stopped)
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
-        tasks.start_soon(stop_code, network, codes)
-        await network.clock.advance(20)
-        await participant.fail_directory([ORDERS_0])
+    async with failing_while_stopping(network, handled, codes, delete=False) as participant:
         stopped.set()
         await settle()
 
@@ -142,12 +155,7 @@ async def test_deletion_that_succeeds_although_the_directory_fails_is_confirmed(
     codes: list[int] = []
     ended = anyio.Event()
     handled.scripts[ORDERS_0, "lead" if waits else "stop"] = ignoring_cancellation(ended)
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
-        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
-        await network.clock.advance(20)
-        await participant.fail_directory([ORDERS_0])
+    async with failing_while_stopping(network, handled, codes, delete=True) as participant:
         ended.set()
         await settle()
 
@@ -171,12 +179,7 @@ async def test_deletion_that_fails_with_the_directory_is_rejected(network: Netwo
         raise OSError("I/O error")
 
     handled.scripts[ORDERS_0, "stop"] = stop
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
-        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
-        await network.clock.advance(20)
-        await participant.fail_directory([ORDERS_0])
+    async with failing_while_stopping(network, handled, codes, delete=True) as participant:
         failed.set()
         await network.clock.advance(5_000)
         await stop_code(network, codes, delete=True)
@@ -194,12 +197,7 @@ async def test_directory_that_fails_during_a_confirmed_deletion_stays_failed(
     codes: list[int] = []
     deleted = anyio.Event()
     handled.scripts[ORDERS_0, "stop"] = waiting_for(deleted)
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
-        await settle()
-        tasks.start_soon(lambda: stop_code(network, codes, delete=True))
-        await network.clock.advance(60)
-        await participant.fail_directory([ORDERS_0])
+    async with failing_while_stopping(network, handled, codes, delete=True, after_ms=60):
         deleted.set()
         await settle()
 
