@@ -37,7 +37,7 @@ class KactlController:
         takeover: bool = False,
         others: Sequence[int] = (),
         visible_on: Sequence[str] = ("INTERNAL",),
-        balance_s: float = 300,
+        balance_s: float | None = None,
     ) -> None:
         """Prepare the instance; nothing runs before `start`.
 
@@ -45,7 +45,8 @@ class KactlController:
             takeover: whether to take the controllership from its holder at start.
             others: the ids of the other instances of the cluster.
             visible_on: the listeners whose clients see this instance among the brokers.
-            balance_s: interval of the check for leaders that are not preferred.
+            balance_s: interval of the check for leaders that are not preferred; None for no check, also not the first
+                one, 5 s after a takeover.
         """
         self.node_id = node_id
         self.folder = folder
@@ -56,7 +57,7 @@ class KactlController:
         self._zookeeper = zookeeper
         self._ibp = ibp
         self._others = others
-        self._balance_ms = round(balance_s * 1000)
+        self._balance_s = balance_s
         folder.mkdir(parents=True, exist_ok=True)
         self._config = folder / "kactl.toml"
         self.configure(takeover=takeover, visible_on=visible_on)
@@ -68,6 +69,9 @@ class KactlController:
             sticky: keep the controllership from brokers permanently; all instances must have the same value.
         """
         listeners = [f"INTERNAL://127.0.0.1:{self.internal_port}", f"CLIENT://127.0.0.1:{self.client_port}"]
+        balance = "auto-leader-rebalance = false"
+        if self._balance_s is not None:
+            balance = f'leader-imbalance-check-interval = "{round(self._balance_s * 1000)}ms"'
         self._config.write_text(
             f"""
 node-id = {self.node_id}
@@ -79,7 +83,7 @@ session-timeout = "6s"
 sticky = {"true" if sticky else "false"}
 [controller]
 takeover = {"true" if takeover else "false"}
-leader-imbalance-check-interval = "{self._balance_ms}ms"
+{balance}
 [kafka]
 ibp = "{self._ibp}"
 listener-name = "INTERNAL"

@@ -61,7 +61,7 @@ class Bench:
             texts = (text.replace(name, "%") if apart else text for text in (ran.text, ran.out))
             answers.append(Ran(ran.code, *texts))
         theirs, ours = answers
-        assert (ours.code, seen(ours.out)) == (theirs.code, seen(theirs.out)), ours.text
+        assert (ours.code, seen(ours.out)) == (theirs.code, seen(theirs.out)), f"kafka: {theirs.text}\nkactl: {ours.text}"
         return theirs
 
     def create(self, topic: str, assignment: str, *options: str) -> None:
