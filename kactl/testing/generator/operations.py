@@ -72,8 +72,19 @@ def operations(
         if number == 0 and rng.random() < 0.5:
             # No later event hides what this one leaves behind.
             begin_ms = max(2_000.0, duration_ms - draw.gap_ms * rng.uniform(1, 5))
-        actions += rng.choice(kinds)(begin_ms)
+        kind = rng.choice(kinds)
+        sequence = kind(begin_ms)
+        late_ms = max(map(_end_ms, sequence)) - duration_ms
+        if late_ms > 0 and rng.random() < 0.5:
+            # The end of the run would cut it off.
+            sequence = kind(max(2_000.0, begin_ms - late_ms))
+        actions += sequence
     return [action for action in actions if action.at_ms < duration_ms]
+
+
+def _end_ms(action: Action) -> float:
+    """Returns the time at which the effect of an action ends."""
+    return action.at_ms + max(float(action.args.get(name, 0.0)) for name in ("for_ms", "after_ms"))
 
 
 class _Sequences(Schedules):
@@ -187,7 +198,7 @@ class _Sequences(Schedules):
         life = self._creation(topic)
         broker = rng.choice(life["replicas"][0])
         others = [number for number in range(1, self.brokers + 1) if number != broker]
-        kind = rng.choice(("LeaderAndIsr", *CONTROL))
+        kind = rng.choice(("LeaderAndIsr", "LeaderAndIsr", *CONTROL))
         create_ms = at_ms + gap_ms * rng.uniform(0.3, 1.0)
         change_ms = create_ms + gap_ms * rng.uniform(0.5, 1.0)
         # The request is sent again meanwhile.
