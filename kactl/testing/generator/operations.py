@@ -64,6 +64,8 @@ def operations(
         draw.tools, draw.replaced, draw.lives, draw.outlived, draw.outlived, draw.stuck, draw.interrupted,
         draw.interrupted, draw.drained, draw.first_leader, draw.first_leader, draw.unanswered, draw.given_up,
         draw.replaced_unseen, draw.deposed, draw.deposed,
+        # Participants recognise orders of an earlier topic by its id. Other faults disturb most of these sequences.
+        *([draw.outlived] * 4 if world.brokers.kind == "participant" else []),
     )  # fmt: skip
     actions: list[Action] = []
     parts = max(1, round(duration_ms / (_CALM_PART_MS if calm else _PART_MS)))
@@ -198,16 +200,16 @@ class _Sequences(Schedules):
         life = self._creation(topic)
         broker = rng.choice(life["replicas"][0])
         others = [number for number in range(1, self.brokers + 1) if number != broker]
-        kind = rng.choice(("LeaderAndIsr", "LeaderAndIsr", *CONTROL))
-        create_ms = at_ms + gap_ms * rng.uniform(0.3, 1.0)
-        change_ms = create_ms + gap_ms * rng.uniform(0.5, 1.0)
+        kind = rng.choice(("LeaderAndIsr", "LeaderAndIsr", "LeaderAndIsr", *CONTROL))
+        create_ms = at_ms + gap_ms * rng.uniform(0.3, 0.6)
+        change_ms = create_ms + gap_ms * rng.uniform(0.5, 0.8)
         # The request is sent again meanwhile.
-        delete_ms = change_ms + gap_ms * rng.uniform(1.0, 1.5)
-        after_ms = gap_ms * rng.uniform(1.0, 2.0)
+        delete_ms = change_ms + gap_ms * rng.uniform(1.0, 1.3)
+        after_ms = gap_ms * rng.uniform(0.4, 1.5)
         held_ms = (delete_ms if kind == "StopReplica" else change_ms) - rng.uniform(1, 50)
-        for_ms = delete_ms + after_ms + gap_ms * rng.uniform(0.2, 1.0) - held_ms
+        for_ms = delete_ms + after_ms + gap_ms * rng.uniform(0.2, 0.6) - held_ms
         link = {"node": _ACTIVE, "to": f"broker {broker}", "direction": "out", "kind": kind, "for_ms": for_ms}
-        target = rng.choice(([broker, others[0]], [others[0], broker], life["replicas"][0][::-1]))
+        target = rng.choice(([broker, others[0]], [broker, others[0]], [others[0], broker]))
         move = {"targets": {f"{topic}-0": target}, "to": _ACTIVE}
         again = self._creation(topic) | {"removal": "delete", "after_ms": after_ms}
         again["replicas"] = [list(dict.fromkeys([*replicas, broker])) for replicas in again["replicas"]]
