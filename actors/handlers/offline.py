@@ -6,7 +6,7 @@ Source: the classic controller's onReplicasBecomeOffline.
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, RowNumbers, Rows, common, some
 
@@ -24,6 +24,8 @@ class Offline(Handlers):
         super().__init__(context)
         self._deletion = deletion
         self._stopped = stopped
+        # Replicas whose failure is noted, but has had no effect yet because of an error, by broker.
+        self._unfinished: dict[int, set[TopicPartition]] = {}
 
     async def directories_failed(self, broker: int, row_numbers: RowNumbers) -> None:
         """Take replicas offline that a broker cannot serve: their directories, or applications, have failed.
@@ -38,12 +40,14 @@ class Offline(Handlers):
             log.warning("broker %d: the directories or applications of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
-        due = np.setdiff1d(row_numbers, self.cluster.without_retries(marked))
+        unfinished = table.rows_known(sorted(self._unfinished.get(broker, ())))
+        due = np.union1d(fresh, common(np.unique(row_numbers), np.unique(unfinished)))
         if not len(due):
             return
         try:
             await self.replicas_offline(due, frozenset({broker}))
         except Exception:
+            self._unfinished.setdefault(broker, set()).update(table.names(due))
             self.cluster.mark_for_retry(due)
             raise
 
@@ -68,6 +72,8 @@ class Offline(Handlers):
         if not len(staying) and not moved.elected.any():
             # No request was sent that contains the live brokers.
             self.tell_brokers(self.cluster.brokers)
+        for broker in brokers & self._unfinished.keys():
+            self._unfinished[broker].difference_update(table.names(row_numbers))
 
     def _still_offline(self, row_numbers: RowNumbers, brokers: frozenset[int]) -> RowNumbers:
         """Returns the rows without those whose replicas serve again. All of the brokers are registered, or none.

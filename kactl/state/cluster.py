@@ -38,7 +38,7 @@ from .holds import Holds
 from .readiness import Readiness
 from .records import Assignments, Leaderships, Names
 from .replica_reports import ReplicaReport, ReplicaReports
-from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, common, preferred_imbalance, without
+from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, common, preferred_imbalance
 from .table import NO_ROW, Table, altered_columns
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
@@ -414,10 +414,6 @@ class Cluster:
     @property
     def has_retries(self) -> bool:
         return bool(self._retries)
-
-    def without_retries(self, rows: RowNumbers) -> RowNumbers:
-        """Returns those of some rows that are not marked for a retry."""
-        return without(rows, np.concatenate(self._retries)) if self._retries else rows
 
     def pop_retries(self) -> RowNumbers:
         """Returns the marked rows that are still in use, without duplicates, and clears all marks."""

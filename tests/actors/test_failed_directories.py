@@ -86,6 +86,21 @@ async def test_leader_is_replaced_at_once_when_the_store_is_back(monkeypatch: py
         assert await w.stored("t-0") == (2, 1, (2,))
 
 
+async def test_failure_that_is_known_has_no_effect_while_a_retry_is_due() -> None:
+    """Otherwise the requests that follow lead to the same response from the other broker, and so on."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.failed_dirs |= {1: {"t-0"}, 2: {"t-0"}}
+        await fail_directory(w, 2, "t-0")
+        await fail_directory(w, 1, "t-0")
+        before = await w.stored("t-0")
+        w.controller.cluster.mark_for_retry(w.controller.cluster.table.rows_named([TopicPartition("t", 0)]))
+
+        await fail_directory(w, 1, "t-0")
+
+        assert await w.stored("t-0") == before
+
+
 @each_moment
 async def test_replica_whose_failure_had_no_effect_serves_again(monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     """It is ready before its participant repeats the report of the failure."""
