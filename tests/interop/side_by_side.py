@@ -61,7 +61,8 @@ class Bench:
             texts = (text.replace(name, "%") if apart else text for text in (ran.text, ran.out))
             answers.append(Ran(ran.code, *texts))
         theirs, ours = answers
-        assert (ours.code, seen(ours.out)) == (theirs.code, seen(theirs.out)), f"kafka: {theirs.text}\nkactl: {ours.text}"
+        differs = f"kafka: {theirs.text}\nkactl: {ours.text}"
+        assert (ours.code, seen(ours.out)) == (theirs.code, seen(theirs.out)), differs
         return theirs
 
     def create(self, topic: str, assignment: str, *options: str) -> None:
