@@ -79,10 +79,21 @@ class ConditionsNow:
         return name.topic in self._cluster.stored.deletions()
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, Assignment, Leadership | None]]:
-        """Returns the partitions of topics that are not being deleted."""
+        """Returns the partitions of topics that are not being deleted, without those led for an earlier topic."""
         for name, assignment in self._assignments.items():
-            if not self._deleted(name):
+            if not self._deleted(name) and not self._is_led_for_earlier_topic(name):
                 yield name, assignment, self._leaderships.get(name)
+
+    def _is_led_for_earlier_topic(self, name: TopicPartition) -> bool:
+        """Whether a broker that has no replica of a partition has written itself as its leader.
+
+        Where leaders write their ISRs themselves, topics have no ids. A late request for an earlier topic of the name
+        has made the broker lead. It writes under its epoch and version, which the partition of the next topic has too.
+        """
+        held, assignment = self._leaderships.get(name), self._assignments.get(name)
+        if held is None or assignment is None or self._cluster.level.alter_partition:
+            return False
+        return held.leader != NO_LEADER and held.leader not in assignment.replicas
 
     # -- conditions ----------------------------------------------------------------------------------------------------
 
@@ -319,6 +330,8 @@ class ConditionsNow:
         for name in sorted(known.keys() | self._assignments.keys()):
             view = views.get(name)
             is_led = view is not None and view.leadership is not None
+            if self._is_led_for_earlier_topic(name):
+                continue  # the leader counts as a replica that leaves
             if self._deleted(name) and view is not None and not is_led:
                 # As in Kafka: only partitions with leadership are kept when a tool adds others meanwhile, and one that
                 # the tool adds again is not new.
@@ -341,8 +354,11 @@ class ConditionsNow:
         """The states of the machines follow from the stored records and the live brokers."""
         cluster = self._controller.cluster
         moving = {name for name, held in self._assignments.items() if held.is_being_reassigned}
-        known = {name for name in cluster.reassigning if not self._deleted(name)}
-        if known != {name for name in moving if not self._deleted(name)}:
+        known, moving = (
+            {name for name in names if not (self._deleted(name) or self._is_led_for_earlier_topic(name))}
+            for names in (cluster.reassigning, moving)
+        )
+        if known != moving:
             yield f"reassigned are {sorted(known)} in memory, and {sorted(moving)} in the store"
         for name, assignment, held in self._partitions():
             view = cluster.view(name)

@@ -42,6 +42,7 @@ SLOW_SERVERS: Final = Path(__file__).with_name("slow_servers.json")
 FIRST_LEADER_IN_DOUBT: Final = Path(__file__).with_name("first_leader_in_doubt.json")
 REFUSED_PROPOSALS: Final = Path(__file__).with_name("refused_proposals.json")
 IGNORED_LEADER: Final = Path(__file__).with_name("ignored_leader.json")
+LED_FOR_AN_EARLIER_TOPIC: Final = Path(__file__).with_name("led_for_an_earlier_topic.json")
 REPLICA_OF_AN_EARLIER_ID: Final = Path(__file__).with_name("replica_of_an_earlier_id.json")
 TOPIC = Action("create", at_ms=1_000, args={"topic": "t1", "replicas": [[1, 2, 3], [2, 3, 1]]})
 # Pauses of seconds, so that limits pass soon.
@@ -397,8 +398,12 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
     [
         (REPLICA_OF_AN_EARLIER_ID, Receiver, "_is_unknown", "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0"),
         (IGNORED_LEADER, ModelBroker, "has_lost", "LIV-03: broker 4 has leader 4 under epoch 2 of t1-0"),
+        (
+            LED_FOR_AN_EARLIER_TOPIC, ConditionsNow, "_is_led_for_earlier_topic",
+            "LIV-03: leader 4 of t1-0 knows replicas",
+        ),
     ],
-    ids=["replica started after its deletion", "leader ignored after late metadata"],
+    ids=["replica started after its deletion", "leader ignored after late metadata", "led for an earlier topic"],
 )
 def test_state_left_by_a_late_request_is_no_violation(
     path: Path, owner: type, rule: str, violation: str, monkeypatch: pytest.MonkeyPatch
