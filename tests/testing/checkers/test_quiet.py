@@ -399,7 +399,9 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
         (REPLICA_OF_AN_EARLIER_ID, Receiver, "_is_unknown", "LIV-03: broker 1 has leader 1 under epoch 1 of t3-0"),
         (IGNORED_LEADER, ModelBroker, "has_lost", "LIV-03: broker 4 has leader 4 under epoch 2 of t1-0"),
         (
-            LED_FOR_AN_EARLIER_TOPIC, ConditionsNow, "_is_led_for_earlier_topic",
+            LED_FOR_AN_EARLIER_TOPIC,
+            ConditionsNow,
+            "_is_led_for_earlier_topic",
             "LIV-03: leader 4 of t1-0 knows replicas",
         ),
     ],
