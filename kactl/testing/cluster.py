@@ -11,6 +11,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
+from kactl.messages.admin import ControllerRequest
 from kactl.model import ReplicaState, TopicPartition
 from kactl.stores.base import Store
 
@@ -113,10 +114,15 @@ class ControllerMember(Member):
         )
         self._observer.attach(controller, node=self.name, incarnation=self.incarnation)
         self.controller = controller
+
+        async def ask(request: ControllerRequest) -> Any:
+            with self._transport.network.internal_errors(request):
+                return await controller.ask(request)
+
         try:
             async with controller:
                 if self._dial_ms is None:
-                    self._transport.network.listen(node, controller.ask)
+                    self._transport.network.listen(node, ask)
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
             pass

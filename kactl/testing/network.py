@@ -9,11 +9,17 @@ Every direction between two nodes is a link of its own, so that requests may arr
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
+
+from kactl.runtime.error_id import internal_errors, log_error
+from kactl.runtime.logs import logger
 
 from .links import Channel, Links
 from .loop import SimLoop
 from .nodes import NODE, Node, on
+
+log = logger(__name__)
 
 Handler = Callable[[Any], Awaitable[Any]]
 # Receives the result of a call, or its error.
@@ -67,6 +73,7 @@ class Network:
         self._numbers = itertools.count(1)
         self._delivered: dict[tuple[str, str], int] = {}  # number of the last message without an answer
         self._open: dict[int, OpenCall] = {}
+        self._error_numbers = itertools.count(1)
 
     def listen(
         self, node: Node, handler: Handler, *, inline: Callable[[Any], Any] | None = None, inlined: type = _Nothing
@@ -83,6 +90,19 @@ class Network:
         listener = self._handlers.get(node.name)
         if listener is not None and listener.node is node:
             del self._handlers[node.name]
+
+    def internal_errors(self, message: Any) -> AbstractContextManager[None]:
+        """Answer a message to a controller as real networks do: with InternalError in place of a bug of the block, and
+        with the id of the bug in the log."""
+        return internal_errors(log, "a request could not be answered: %s", _kind(message), new_id=self._error_id)
+
+    def log_error(self, error: Exception, message: Any) -> str:
+        """Log an unexpected exception of a receiver. Returns its id, as `kactl.runtime.error_id.log_error`."""
+        return log_error(log, error, "a message could not be handled: %s", _kind(message), new_id=self._error_id)
+
+    def _error_id(self) -> str:
+        """Returns an id that is the same in each run of a script."""
+        return f"{next(self._error_numbers):012x}"
 
     async def call(self, target: str, message: Any, *, timeout_ms: float) -> Any:
         """Send a message from the current node and wait for the answer.

@@ -20,7 +20,6 @@ from kactl.transports.base import ControllerPort
 from .history import History
 from .network import Network, Unreachable
 from .nodes import Node
-from .points import InjectedError
 
 # A link is lost after this many dials that did not arrive.
 DIALS_MISSED: Final = 3
@@ -32,13 +31,12 @@ async def call_controller(network: Network, name: str, message: Any, *, timeout_
     """Send a message to a controller instance from the current node. Returns the answer.
 
     Raises:
-        ControllerUnreachable: there was no answer in time, or the run let the instance fail: a real one answers that it
-            has failed, or not at all.
+        ControllerUnreachable: there was no answer in time.
         KactlError: the answer.
     """
     try:
         return await network.call(name, message, timeout_ms=timeout_ms)
-    except (Unreachable, InjectedError) as failed:
+    except Unreachable as failed:
         raise ControllerUnreachable(f"{name}: {failed}") from None
 
 

@@ -8,11 +8,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import BrokerUnreachable, ControllerUnreachable, NotController
+from kactl.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.following import PeerMessage
 from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import Goodbye, Heartbeat, Register, SessionAnswer, SessionRequest, VerifyEndpoint
+from kactl.messages.sessions import (
+    Goodbye,
+    Heartbeat,
+    Refused,
+    Register,
+    SessionAnswer,
+    SessionRequest,
+    VerifyEndpoint,
+)
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
 from kactl.spectator.network import SpectatorLink
@@ -79,17 +87,18 @@ class NodeNetwork:
         links = AcceptedLinks(port, self.node, self._history, interval_ms=self.dial_ms or 0.0)
 
         async def handle(arrived: Any) -> Any:
-            match arrived:
-                case Register() | Heartbeat() | Goodbye() | VerifyEndpoint():
-                    return await port.session(arrived, received_ns=port.clock.lease_ns())
-                case Watch():
-                    return await port.watch_routes(arrived)
-                case Dial():
-                    return links.dialed(arrived)
-                case HangUp():
-                    return links.hung_up(arrived)
-                case _:
-                    return await port.ask(arrived)
+            with self.network.internal_errors(arrived):
+                match arrived:
+                    case Register() | Heartbeat() | Goodbye() | VerifyEndpoint():
+                        return await self._session(port, arrived)
+                    case Watch():
+                        return await port.watch_routes(arrived)
+                    case Dial():
+                        return links.dialed(arrived)
+                    case HangUp():
+                        return links.hung_up(arrived)
+                    case _:
+                        return await port.ask(arrived)
 
         self.network.listen(self.node, handle)
         try:
@@ -103,6 +112,13 @@ class NodeNetwork:
         finally:
             links.close()
             self.network.close(self.node)
+
+    async def _session(self, port: ControllerPort, request: SessionRequest) -> SessionAnswer:
+        try:
+            with self.network.internal_errors(request):
+                return await port.session(request, received_ns=port.clock.lease_ns())
+        except InternalError as error:
+            return Refused.of(error)
 
     @asynccontextmanager
     async def participant_side(
@@ -133,9 +149,17 @@ class NodeNetwork:
                 self.port.receive(arrived.message)
             return None
         assert isinstance(arrived, ControlMessage)
+        broker = int(self.node.name.rpartition(" ")[2])
         if self.port is None:
-            raise BrokerUnreachable(int(self.node.name.rpartition(" ")[2]), "no participant runs on its node")
-        return await self.port.handle(arrived.request)
+            raise BrokerUnreachable(broker, "no participant runs on its node")
+        try:
+            return await self.port.handle(arrived.request)
+        except BrokerUnreachable:
+            raise
+        except Exception as error:
+            error_id = self.network.log_error(error, arrived)
+            reason = f"its handler raised {type(error).__name__}: its log has the details under {error_id}"
+            raise BrokerUnreachable(broker, reason) from error
 
 
 class NodeSpectatorLink:

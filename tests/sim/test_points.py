@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kactl.errors import InternalError
 from kactl.messages import admin, broker, events
 from kactl.stores.base import Store
 from kactl.testing.points import EVENTS, FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
@@ -75,9 +76,10 @@ def test_hits_are_counted_only_during_the_named_event() -> None:
     assert outcome.probes["point store.assignments after"] >= 2  # failed once, and repeated
 
 
+@pytest.mark.parametrize("point", ["store.write_producer_ids after", "ProducerIdsRequested: handler after"])
 @pytest.mark.parametrize("kind", ["model", "participant"])
-def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any) -> None:
-    fail = Action("fail", at_ms=5_000, at_point="store.write_producer_ids after")
+def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any, point: str) -> None:
+    fail = Action("fail", at_ms=5_000, at_point=point)
     ask = Action("producer ids", at_ms=6_000, args={"broker": "broker 1"})
     failing = script(fail, ask)
     failing.world = WorldSpec(brokers=BrokersSpec(kind=kind, count=3))
@@ -88,6 +90,20 @@ def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any) -> No
     assert [event.fields["request"] for event in outcome.history.events if event.kind == "broker.failed"] == [
         "producer ids"
     ]
+
+
+def test_creation_that_fails_at_a_point_may_have_been_carried_out() -> None:
+    """The topic is not removed by hand, because the creation may come later."""
+    fail = Action("fail", at_ms=5_000, at_point="TopicCreationRequested: handler after")
+    create = Action("create", at_ms=6_000, args={"topic": "t2", "replicas": [[1, 2]], "to": "active controller"})
+    vanish = Action("vanish", at_ms=12_000, args={"topic": "t2"})
+
+    outcome = run_script(script(fail, create, vanish))
+
+    assert outcome.passed, outcome.error
+    replies = [event.fields["outcome"] for event in outcome.history.events if event.kind == "admin.reply"]
+    assert replies == [InternalError.__name__]
+    assert "remove topic by hand" not in [event.fields.get("operation") for event in outcome.history.events]
 
 
 def test_functions_are_restored_after_the_run() -> None:

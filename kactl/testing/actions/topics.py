@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kactl.errors import KactlError, StoreError
+from kactl.errors import InternalError, KactlError, StoreError
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.testing import selectors
@@ -33,7 +33,7 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
 
     def answered(answer: Any) -> None:
         is_definite = not isinstance(answer, Exception) or isinstance(answer, KactlError)
-        if is_definite and not isinstance(answer, StoreError):
+        if is_definite and not isinstance(answer, StoreError | InternalError):
             cluster.creations[topic] -= 1
 
     cluster.creations[topic] += 1

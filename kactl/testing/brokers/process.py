@@ -12,7 +12,6 @@ from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.stores.base import Session, Store
 from kactl.testing.history import History
 from kactl.testing.network import Network, Unreachable
-from kactl.testing.points import InjectedError
 from kactl.testing.transport import ControlMessage, host_of
 
 from .isr_changes import IsrChanges
@@ -174,18 +173,15 @@ class BrokerProcess:
         """Send a request to the controller that the last accepted request named.
 
         Raises:
-            Unreachable: there is none, it did not answer, or the run let it fail.
+            Unreachable: there is none, or it did not answer.
             KactlError: its answer.
         """
         controller = self.receiver.controller_id
         if controller is None:
             raise Unreachable("no controller is known")
-        try:
-            return await self._around.network.call(
-                f"controller {controller}", request, timeout_ms=self._settings.request_timeout_ms
-            )
-        except InjectedError as failed:
-            raise Unreachable(str(failed)) from None
+        return await self._around.network.call(
+            f"controller {controller}", request, timeout_ms=self._settings.request_timeout_ms
+        )
 
     async def allocate_producer_ids(self) -> None:
         """Reserve a block of producer ids; a failure has no consequence."""
