@@ -185,14 +185,17 @@ def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopRepli
     A replica that is not hosted may still have data of an earlier registration of the broker, so its deletion is
     planned as well. A row of another topic id than that of the hosted replica succeeds and has no effect: the request
     is late, or its replica was never started here. Kafka's brokers receive no ids, and stop the replica.
+
+    A deletion that is repeated succeeds, too, if the directory has failed since: the first response was lost.
     """
     rows = hosted.index.find(names_of(request.topics), request.topic, request.partition)
     epoch = request.leader_epoch
     unconditional = (epoch == NO_EPOCH) | (epoch == EPOCH_DURING_DELETE)
     differs = hosted.differs(request, rows)
     current = unconditional | (epoch >= _local(hosted.leader_epoch, rows, NO_EPOCH)) | (rows == ABSENT) | differs
+    is_done = request.delete & _local(hosted.emptied, rows, False)
     error = choose(
-        _local(hosted.failed, rows, False),
+        _local(hosted.failed, rows, False) & ~is_done,
         ErrorCode.KAFKA_STORAGE_ERROR,
         current,
         ErrorCode.NONE,
@@ -200,7 +203,8 @@ def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopRepli
     ).astype(np.int16)
     role = _local(hosted.role, rows, Role.NONE)
     served = (role == Role.LEADER) | (role == Role.FOLLOWER)
-    return StopReplicaPlan(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete) & ~differs)
+    stop = (error == ErrorCode.NONE) & (served | request.delete) & ~differs & ~is_done
+    return StopReplicaPlan(error=error, stop=stop)
 
 
 def reject_failed_stops(request: StopReplica, hosted: HostedReplicas, plan: StopReplicaPlan) -> None:

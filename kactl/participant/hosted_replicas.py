@@ -79,6 +79,7 @@ class HostedReplicas:
         held: bool of each row, it is to be led and was not released; or its last leadership has failed.
         sender_epoch: int32 of each row, the epoch of the last controller that has sent a LeaderAndIsr with it.
         ended_below: by topic and partition: no leadership below that epoch may begin without a release.
+        emptied: bool of each row, its directory has failed, and its data was deleted: nothing was served there since.
     """
 
     def __init__(self) -> None:
@@ -100,6 +101,7 @@ class HostedReplicas:
         self.held: Bools = np.zeros(0, np.bool_)
         self.sender_epoch: Ints = np.zeros(0, np.int32)
         self.ended_below: dict[tuple[str, int], int] = {}
+        self.emptied: Bools = np.zeros(0, np.bool_)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -281,13 +283,22 @@ class HostedReplicas:
             del self.deleted[oldest]
         self.index.remove(rows)
         if failed:
-            self.fail(failed)
+            self._mark_failed(failed, emptied=failed)
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
         """Mark the directory of some replicas as failed, whether they are hosted already or not."""
-        unique = Names.of(list(dict.fromkeys(names)))
-        rows = self._rows_of(unique.topics, unique.topic, unique.partition)
+        unique = list(dict.fromkeys(names))
+        self._mark_failed(unique, emptied=[name for name in unique if (name.topic, name.partition) in self.deleted])
+
+    def _mark_failed(self, names: Sequence[TopicPartition], *, emptied: Sequence[TopicPartition]) -> None:
+        rows, of_emptied = self._rows_named(names), self._rows_named(emptied)  # may replace the columns
         self.failed[rows] = True
+        self.emptied[of_emptied] = True
+
+    def _rows_named(self, names: Sequence[TopicPartition]) -> RowNumbers:
+        """Returns the rows of some partitions, which are added if they are not hosted."""
+        columns = Names.of(names)
+        return self._rows_of(columns.topics, columns.topic, columns.partition)
 
     def apply_isr(self, name: TopicPartition, state: Leadership) -> None:
         """Apply an ISR that this leader has committed, unless a LeaderAndIsr has ended the leadership meanwhile."""
@@ -322,6 +333,7 @@ class HostedReplicas:
         self.controller_epoch = grow(self.controller_epoch, capacity, NO_EPOCH)
         self.recovering = grow(self.recovering, capacity, False)
         self.failed = grow(self.failed, capacity, False)
+        self.emptied = grow(self.emptied, capacity, False)
         self.topic_id = grow(self.topic_id, capacity, b"")
         self.replicas = grow(self.replicas, capacity, NO_LEADER)
         self.isr = grow(self.isr, capacity, NO_LEADER)
@@ -337,6 +349,7 @@ class HostedReplicas:
         self.controller_epoch[rows] = NO_EPOCH
         self.recovering[rows] = False
         self.failed[rows] = False
+        self.emptied[rows] = False
         self.topic_id[rows] = b""
         self.held[rows] = False
         self.sender_epoch[rows] = NO_EPOCH

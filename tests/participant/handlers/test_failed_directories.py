@@ -7,12 +7,12 @@ import anyio
 import pytest
 
 from kactl.messages.control import StopReplicaResponse
-from kactl.model import EPOCH_DURING_DELETE
+from kactl.model import EPOCH_DURING_DELETE, ZERO_ID
 from kactl.participant import Participant
 from kactl.participant.hosted_replicas import Role
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
-from tests.support.control_requests import BILLS_0, CONTROLLER, ORDERS_0, StateRow, errors, stop_replica
+from tests.support.control_requests import BILLS_0, CONTROLLER, ID_A, ID_B, ORDERS_0, StateRow, errors, stop_replica
 
 from .conftest import Handled
 from .scripts import (
@@ -106,23 +106,29 @@ async def test_leadership_ends_that_begins_while_its_directory_fails(
 # -- while the replica stops, or is deleted ----------------------------------------------------------------------------
 
 
-async def stop_code(network: Network, codes: list[int], *, delete: bool = False) -> None:
+async def stop_code(network: Network, codes: list[int], *, delete: bool = False, topic_id: bytes = ZERO_ID) -> None:
     """Send a StopReplica of orders-0, and append the error code of its row."""
     epoch = EPOCH_DURING_DELETE if delete else 8
-    response = await network.send(1, stop_replica(ORDERS_0, leader_epoch=epoch, delete=delete))
+    response = await network.send(1, stop_replica(ORDERS_0, leader_epoch=epoch, delete=delete, topic_id=topic_id))
     assert isinstance(response, StopReplicaResponse)
     codes.append(errors(response.partitions)[ORDERS_0])
 
 
 @asynccontextmanager
 async def failing_while_stopping(
-    network: Network, handled: Handled, codes: list[int], *, delete: bool, after_ms: float = 20
+    network: Network,
+    handled: Handled,
+    codes: list[int],
+    *,
+    delete: bool,
+    after_ms: float = 20,
+    topic_id: bytes = ZERO_ID,
 ) -> AsyncIterator[Participant]:
     """Have orders-0 led and then stopped, and its directory fail some time after the request."""
     async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await network.lead_and_follow(1, LED)
+        await network.lead_and_follow(1, LED.but(topic_id=topic_id))
         await settle()
-        tasks.start_soon(lambda: stop_code(network, codes, delete=delete))
+        tasks.start_soon(lambda: stop_code(network, codes, delete=delete, topic_id=topic_id))
         await network.clock.advance(after_ms)
         await participant.fail_directory([ORDERS_0])
         yield participant
@@ -206,6 +212,53 @@ async def test_directory_that_fails_during_a_confirmed_deletion_stays_failed(
         assert handled.state() is None
         assert len(handled.handlers) == 1
         assert await network.lead_and_follow(1, NEXT) == [56]
+
+
+@pytest.mark.parametrize("topic_id", [ZERO_ID, ID_A], ids=["without id", "with id"])
+async def test_repeated_deletion_is_confirmed_although_the_directory_has_failed(
+    network: Network, handled: Handled, topic_id: bytes
+) -> None:
+    """The response to the first request may be lost. Nothing is left to delete, also of the next topic of the name."""
+    codes: list[int] = []
+    deleted = anyio.Event()
+    handled.scripts[ORDERS_0, "stop"] = waiting_for(deleted)
+    async with failing_while_stopping(network, handled, codes, delete=True, topic_id=topic_id):
+        deleted.set()
+        await settle()
+        await stop_code(network, codes, delete=True, topic_id=topic_id)
+        assert await network.lead_and_follow(1, NEXT.but(topic_id=ID_B)) == [56]
+        await stop_code(network, codes, delete=True, topic_id=ID_B)
+        await stop_code(network, codes)
+
+        assert codes == [0, 0, 0, 56]
+        assert handled.calls_of() == ["prepare 1.7", "lead 1.7", "delete"]
+        assert await network.lead_and_follow(1, NEXT.but(topic_id=topic_id)) == [56]
+
+
+async def test_repeated_deletion_is_confirmed_although_the_directory_failed_after_the_first(
+    network: Network, handled: Handled
+) -> None:
+    codes: list[int] = []
+    async with handled.running_participant() as participant:
+        await network.lead_and_follow(1, LED.but(topic_id=ID_A))
+        await stop_code(network, codes, delete=True, topic_id=ID_A)
+        await participant.fail_directory([ORDERS_0])
+        await stop_code(network, codes, delete=True, topic_id=ID_A)
+
+        assert codes == [0, 0]
+
+
+async def test_deletion_of_an_unknown_replica_in_a_failed_directory_is_rejected(
+    network: Network, handled: Handled
+) -> None:
+    """Data of an earlier registration may exist."""
+    codes: list[int] = []
+    async with handled.running_participant() as participant:
+        await participant.fail_directory([ORDERS_0])
+        await stop_code(network, codes, delete=True, topic_id=ID_A)
+
+        assert codes == [56]
+        assert handled.calls_of() == []
 
 
 # -- reports that wait -------------------------------------------------------------------------------------------------
