@@ -383,6 +383,7 @@ class Incarnation:
             await self._calls.run(follow, names, plan.follow, plan.error)
             checks.reject_failed(states, self.hosted, plan)
         self.hosted.apply(states, plan.follow, Role.FOLLOWER)
+        self._listener_leases.succeeded(names.take(plan.lead | plan.follow))
         self.hosted.update_topic_ids(states, plan.id_only)
         self._handover.carried_out(states, plan.follow, ordered & ~plan.lead & ~plan.follow, controller_epoch)
         self.following.update()
@@ -423,6 +424,7 @@ class Incarnation:
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
         kept, deleted = hosted & ~request.delete, hosted & request.delete
+        self._listener_leases.succeeded(names.take(plan.stop & request.delete))
         self.following.forget(rows[hosted])
         self.hosted.stop(rows[kept], request.leader_epoch[kept], controller_epoch=epoch)
         self.hosted.remove(rows[deleted], request.leader_epoch[deleted], controller_epoch=epoch)

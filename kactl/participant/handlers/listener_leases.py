@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from kactl.errors import ErrorCode
 from kactl.messages.broker import PartitionReport
-from kactl.model import ReplicaStatus, TopicPartition
+from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.listener import Listener, overrides
 from kactl.participant.listener_calls import ListenerCalls
@@ -23,7 +24,8 @@ class ListenerLeases:
     """The leaderships of a listener that have to wait for a lease.
 
     Args:
-        report: receives failures of `became_leader`, which come after the response to the order.
+        report: receives failures of `became_leader`, which come after the response to the order, and that the replica
+            is ready again: to the controller a response does not prove it.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class ListenerLeases:
         self._hosted = hosted
         self._report = report
         self._waiting: dict[TopicPartition, None] = {}
+        self._failed: set[TopicPartition] = set()  # reported
 
     @property
     def is_needed(self) -> bool:
@@ -55,6 +58,17 @@ class ListenerLeases:
         if self._waiting:
             for name in names.take(chosen):
                 self._waiting.pop(name, None)
+
+    def succeeded(self, names: Iterable[TopicPartition]) -> None:
+        """Report partitions as ready whose last call has succeeded, if a failure was reported before."""
+        if not self._failed:
+            return
+        for name in names:
+            if name in self._failed and name not in self._waiting:
+                self._failed.discard(name)
+                view = self._hosted.view(name)
+                epoch = NO_EPOCH if view is None else view.leader_epoch
+                self._report(PartitionReport(name, epoch, ReplicaStatus.READY))
 
     async def lease_ended(self) -> None:
         """Call `stopped` for everything that is led."""
@@ -87,8 +101,10 @@ class ListenerLeases:
             leads=True,
         )
         self.wait(names.take(deferred))
+        self.succeeded(names.take(errors == ErrorCode.NONE))
         for row in np.flatnonzero(errors).tolist():
             detail = "became_leader has failed after the lease had begun again"
+            self._failed.add(led[row].name)
             self._report(PartitionReport(led[row].name, led[row].leader_epoch, ReplicaStatus.FAILED, detail))
 
     async def _stop(self, names: Names) -> None:

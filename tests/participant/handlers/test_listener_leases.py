@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.messages.broker import PartitionsReported
-from kactl.model import TopicPartition
+from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Listener, Participant
 from tests.participant.conftest import SESSION_MS, Network, Recorder
 from tests.support.clocks import settle
@@ -127,11 +127,17 @@ async def test_asynchronous_listener_is_called_in_order(network: Network) -> Non
     assert calls == [*leads, *stops, *leads, *stops]  # the last ones at the end of the block
 
 
-async def test_failure_after_a_lapse_is_reported(network: Network) -> None:
+@pytest.mark.parametrize("recovery", ["lead", "follow", "delete", "next lease"])
+async def test_failure_after_a_lapse_is_reported_until_a_call_succeeds(network: Network, recovery: str) -> None:
+    """The response to the order to lead was sent before."""
     received: list[Any] = []
 
     async def receive(request: Any) -> None:
         received.append(request)
+
+    def reports() -> list[tuple[TopicPartition, int, ReplicaStatus]]:
+        every = [one for asked in received if isinstance(asked, PartitionsReported) for one in asked.reports]
+        return [(report.partition, report.leader_epoch, report.status) for report in every]
 
     async with network.participant(listener=(recorder := Recorder())) as participant:
         network.hub.attach_controller(100, receive)
@@ -141,10 +147,28 @@ async def test_failure_after_a_lapse_is_reported(network: Network) -> None:
         await lapse(network, participant)
         participant.resume()
         await settle()
-
-        reports = [one for asked in received if isinstance(asked, PartitionsReported) for one in asked.reports]
-        assert [(report.partition, report.leader_epoch) for report in reports] == [(ORDERS_0, 7)]
+        assert reports() == [(ORDERS_0, 7, ReplicaStatus.FAILED)]
         assert recorder.calls[-1] == "leads orders-1 at 0 with (1, 2, 3)"
+        if recovery == "lead":
+            assert await network.lead_and_follow(1, LED.but(leader_epoch=8)) == [56]
+        recorder.failing.clear()
+
+        match recovery:
+            case "lead":
+                await network.lead_and_follow(1, LED.but(leader_epoch=9))
+            case "follow":
+                await network.lead_and_follow(1, LED.but(leader_epoch=9, leader=2))
+            case "delete":
+                await network.send(1, stop_replica(ORDERS_0, leader_epoch=9, delete=True))
+            case "next lease":
+                await lapse(network, participant)
+                participant.resume()
+        await settle()
+        await network.lead_and_follow(1, LED.but(leader_epoch=10))
+        await settle()
+
+        epoch = 7 if recovery in ("delete", "next lease") else 9
+        assert reports()[1:] == [(ORDERS_0, epoch, ReplicaStatus.READY)]
 
 
 # -- calls that hang ---------------------------------------------------------------------------------------------------
