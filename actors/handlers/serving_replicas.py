@@ -74,6 +74,9 @@ class ServingReplicas(Handlers):
     leadership that waits, before it calls its application. Such a replica fails and responds in turns, so its starts
     are spaced out, and it stays offline after the fourth in a row until the broker registers again, or responds later.
 
+    A response proves nothing if the participant has reported the failure: the order was accepted before its handler
+    failed, or while it waits. Another report follows when the replica can serve.
+
     Args:
         timers: delay these starts.
     """
@@ -118,6 +121,9 @@ class ServingReplicas(Handlers):
             self._answered.pop(event, None)
             return
         now_ms, starts = self.clock.monotonic_ms(), self._starts_of(event)
+        for name in tuple(self._answered.get(event, {})):
+            if self._is_reported(event.broker, name):
+                del self._answered[event][name]
         due = [name for name in self._answered.get(event, {}) if name not in starts or starts[name].next_ms <= now_ms]
         await self.serve(event.broker, np.sort(self.cluster.table.rows_known(due)))
         for name in due:
@@ -130,10 +136,13 @@ class ServingReplicas(Handlers):
             self._queue(event)
 
     def _startable(self, event: ReplicasServe, names: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
-        """Returns the names without those of replicas that have failed after each of their starts."""
+        """Returns the names without those of replicas that have failed after each of their starts, or have reported
+        that they cannot serve."""
         starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
         result: dict[TopicPartition, None] = {}
         for name in names:
+            if self._is_reported(event.broker, name):
+                continue
             if name in starts and now_ms - starts[name].last_ms >= FORGET_MS:
                 del starts[name]
             if name in starts and starts[name].is_last:
@@ -142,6 +151,11 @@ class ServingReplicas(Handlers):
             else:
                 result[name] = None
         return result
+
+    def _is_reported(self, broker: int, name: TopicPartition) -> bool:
+        """Whether the last report of a replica is a failure."""
+        report = self.cluster.replica_report(name, broker)
+        return report is not None and report.status.is_failure
 
     def _queue(self, event: ReplicasServe) -> None:
         """Queue the event for the time of the first start that is due."""

@@ -1,7 +1,8 @@
 """Last reports of participants about replicas that are not in their normal state.
 
-They explain, and no decision depends on them: a replica that cannot serve is marked in the partition table as well. A
-report counts for the registration that has sent it.
+They explain, and a failure that was reported is not ended by a response to an order. Nothing else depends on them,
+because a replica that cannot serve is marked in the partition table as well. A report counts for the registration that
+has sent it.
 """
 
 from collections.abc import Container
@@ -9,7 +10,8 @@ from typing import Final, NamedTuple
 
 from kactl.model import Broker, ReplicaStatus, TopicPartition
 
-# Of each broker. If more of its replicas fail, the reports of the first ones are dropped, and only their marks remain.
+# Of each broker. If more of its replicas fail, the reports of the first ones are dropped, and only their marks remain,
+# which a response that was late can end: the replica then fails once more.
 REPORTS_MAX: Final = 1_000
 
 
