@@ -161,8 +161,12 @@ class Reassignments(Handlers):
         await self._resume(self.cluster.table.names(row_numbers[wanted]))
 
     async def resume(self, row_numbers: RowNumbers) -> None:
-        """Resume reassignments among some rows for which the store had failed."""
+        """Resume reassignments among some rows for which the store had failed.
+
+        An error may also have ended the handling of a new ISR, before its unassigned replicas were taken up.
+        """
         await self._steps.entries.put_back()
+        self._take_up_strays(self.cluster.table.not_queued(row_numbers))
         await self._resume(self.cluster.table.names(common(row_numbers, self._running())))
 
     async def check_complete(self, row_numbers: RowNumbers) -> None:

@@ -11,6 +11,7 @@ from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import PartitionReport, PartitionsReported
+from kactl.messages.control import StopReplica
 from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
@@ -247,6 +248,30 @@ async def test_written_isr_is_applied_later(
         assert await w.store.isr_notifications() == []
         assert await stored_assignment(w, "t-0") == Assignment((1, 3))
         assert metadata_at(w.brokers, 2)["t-0"].isr == (1, 3)
+        await w.check()
+
+
+@each_error
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(BrokerAnswers, "_reload"), (Reassignments, "check_complete")],
+    ids=["reload", "reassignments"],
+)
+async def test_unassigned_replica_in_a_written_isr_is_stopped_later(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, owner: type, step: str
+) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        left = fail_once(monkeypatch, owner, step, error)
+        await w.write_isr("t-0", 1, 2, 3)
+        assert not left
+
+        await w.wait(RETRY_LATER_MS)
+
+        assert (await w.stored("t-0"))[2] == (1, 2)
+        assert len(w.brokers.of(3, StopReplica)) == 2  # the second one deletes it
+        assert w.known("t-0").replica_states.keys() == {1, 2}
+        assert not w.controller.cluster.reassigning
         await w.check()
 
 
