@@ -15,6 +15,7 @@ from kactl.messages.routes import Delta, Longs, RemovedRows, RouteMessage, Route
 from kactl.model import NO_BROKER, NO_LEADER, Broker, Endpoint, TopicPartition
 from kactl.participant.growable import broker_list, grow, put_lists
 from kactl.participant.row_index import ABSENT, RowIndex
+from kactl.state.records import Names
 from kactl.state.rows import Bools, Ints, RowNumbers
 
 from .routes import Route, RouteChange
@@ -69,7 +70,7 @@ class RouteTable:
             return False
         if message.version == self.version:
             return True
-        epoch, brokers = message.version.controller_epoch, self._brokers
+        epoch, brokers, before = message.version.controller_epoch, self._brokers, self.tick
         if message.brokers is not None:
             self._brokers = {broker.id: broker for broker in message.brokers}
         if removed is not None:
@@ -80,6 +81,8 @@ class RouteTable:
             self._put(routes, epoch, np.isin(routes.leader, moved_brokers(brokers, self._brokers)))
             if self.base == NOTHING:
                 self.base = message.version
+        self._order(before)
+        self._forget_removed()
         self.version = message.version
         return True
 
@@ -90,13 +93,12 @@ class RouteTable:
         """
         if not isinstance(message, Delta) or message.version.controller_epoch != self.base.controller_epoch:
             return
-        removed = RemovedRows.decoded(message.removed)
-        for topic, partition, seq in zip(removed.topic, removed.partition, removed.seq.tolist(), strict=True):
-            name = TopicPartition(removed.topics[topic], int(partition))
+        for name, seq in _last(RemovedRows.decoded(message.removed)).items():
             if name not in self._removed and self._index.find_one(name) == ABSENT:
                 self.tick += 1
                 self._removed[name] = self.tick, Version(self.base.controller_epoch, seq)
         self.base = min(self.base, after)
+        self._forget_removed()
 
     def _put(self, routes: RouteRows, epoch: int, changed: Bools) -> None:
         """Store routes: those that are `changed`, bool[n], or differ. Others keep the version of their last change."""
@@ -122,9 +124,12 @@ class RouteTable:
                 self._removed.pop(partition, None)
 
     def _remove_named(self, removed: RemovedRows, epoch: int) -> None:
-        rows = self._index.find(removed.topics, removed.topic, removed.partition)
+        """Remove partitions, without those that an earlier message has removed, which this one had been sent before."""
+        last = {name: seq for name, seq in _last(removed).items() if seq > self.version.seq}
+        names = Names.of(list(last))
+        rows = self._index.find([topic.name for topic in names.topics], names.topic, names.partition)
         known = rows != ABSENT
-        self._remove(rows[known], [Version(epoch, seq) for seq in removed.seq[known].tolist()])
+        self._remove(rows[known], [Version(epoch, seq) for seq in np.array([*last.values()], np.int64)[known].tolist()])
 
     def _remove_missing(self, routes: RouteRows, version: Version) -> None:
         """Remove the partitions that a snapshot does not contain."""
@@ -142,6 +147,29 @@ class RouteTable:
             self.tick += 1
             self._removed[name] = self.tick, version
         self._index.remove(rows)
+
+    def _order(self, before: int) -> None:
+        """Number the changes of one message, those after tick `before`, in the order of their versions: a reader that
+        resumes after one of them has seen all earlier ones."""
+        removed: list[tuple[TopicPartition, Version]] = []
+        while self._removed and next(reversed(self._removed.values()))[0] > before:
+            name, (_, version) = self._removed.popitem()
+            removed.append((name, version))
+        if not removed:
+            return  # routes come in order
+        rows = self._index.rows
+        rows = rows[self._columns["tick"][rows] > before]
+        of_removed = np.array([version.seq for _, version in removed], np.int64)
+        order = np.argsort(np.concatenate((of_removed, self._columns["seq"][rows])), kind="stable")
+        ticks = np.empty(len(order), np.int64)
+        ticks[order] = np.arange(before + 1, before + 1 + len(order))
+        self.tick = before + len(order)
+        self._columns["tick"][rows] = ticks[len(removed) :]
+        for position in np.argsort(ticks[: len(removed)]).tolist():
+            name, version = removed[position]
+            self._removed[name] = int(ticks[position]), version
+
+    def _forget_removed(self) -> None:
         while len(self._removed) > self._removed_max:
             _, (self.removed_before, _) = self._removed.popitem(last=False)
 
@@ -239,6 +267,15 @@ class Cursor:
         if changes:
             self._tick = changes[-1][0]
         return [change for _, change in changes]
+
+
+def _last(removed: RemovedRows) -> dict[TopicPartition, int]:
+    """Returns the number of the last removal of each partition: a topic may have been created and removed again."""
+    last: dict[TopicPartition, int] = {}
+    for topic, partition, seq in zip(removed.topic, removed.partition.tolist(), removed.seq.tolist(), strict=True):
+        name = TopicPartition(removed.topics[topic], partition)
+        last[name] = max(seq, last.get(name, seq))
+    return last
 
 
 def _endpoint(broker: Broker | None) -> Endpoint | None:

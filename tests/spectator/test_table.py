@@ -205,17 +205,70 @@ def test_reader_resumes_after_any_version_that_it_has_seen(seed: int) -> None:
         assert resumed.seen == routes_of(resumed_from) == published.model()
 
 
-def test_versions_of_changes_rise_without_repetition() -> None:
+@pytest.mark.parametrize("looks", [1, 5], ids=["of this spectator", "also of others"])
+def test_versions_of_changes_rise_without_repetition(looks: int) -> None:
+    """The controller numbers the changes of several looks before this spectator receives them in one message."""
     published, table = Published(7), RouteTable()
     reader = Reader(table)
     after: Version | None = None
     for _ in range(100):
-        published.step()
-        table.apply(published.message(after))
+        for _ in range(looks):
+            published.step()
+            message = published.message(after)
+        table.apply(message)
         after = table.version
         reader.read(100)
 
     assert reader.versions == sorted(set(reader.versions))
+
+
+def test_removal_in_an_overtaken_message_is_no_second_change() -> None:
+    """Both messages contain that the partition was removed and created again."""
+    published, table = Published(1), RouteTable()
+    name = TopicPartition("t0", 0)
+    published.lead(name)
+    table.apply(published.message(None))
+    after = table.version
+    published.cluster.remove_topic("t0")
+    published.message(after)
+    published.lead(name)
+    first = published.message(after)
+    published.lead(TopicPartition("t1", 0))
+    second = published.message(after)
+    reader = Reader(table, table.tick)
+
+    for message in (first, second):
+        table.apply(message)
+        reader.read(100)
+
+    assert reader.versions == sorted(set(reader.versions))
+    assert reader.seen == routes_of(table)
+
+
+@pytest.mark.parametrize("led", [True, False], ids=["known", "unknown"])
+def test_topic_that_was_removed_twice_is_removed_once(led: bool) -> None:
+    """Its row would be free twice, and two other partitions would have it."""
+    published, table = Published(1), RouteTable()
+    if led:
+        published.lead(TopicPartition("t0", 0))
+    table.apply(published.message(None))
+    reader, after = Reader(table, table.tick), table.version
+    for _ in range(2):
+        published.lead(TopicPartition("t0", 0))
+        published.message(None)
+        published.cluster.remove_topic("t0")
+        last = published.message(after)
+    table.apply(last)
+    reader.finish()
+    assert len(reader.versions) == led
+    for partition in range(3):
+        published.lead(TopicPartition("t1", partition))
+        table.apply(published.message(table.version))
+
+    assert routes_of(table) == published.model()
+    if led:
+        assert reader.versions == [last.version]
+        assert table.tick_of(last.version) is not None
 
 
 def test_version_of_another_controllership_is_unknown_to_the_controller() -> None:
