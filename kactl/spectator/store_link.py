@@ -4,6 +4,7 @@ The store does not know which leaders act, so no route is ready.
 """
 
 import asyncio
+import collections
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -93,9 +94,12 @@ class StoreLink:
         leaderships = await self._store.leaderships(names)
         known = {ref.name: ref.id for ref in loaded.topics}
         table = self._cluster.table
-        # A topic that was deleted and created again has another id, and nothing of the former one remains.
+        # Nothing remains of a topic that was deleted and created again: it has another id, or fewer partitions.
         before = {name: known_topic for name in topics if (known_topic := table.topic(name)) is not None}
+        count = collections.Counter(name.topic for name in names)
         self._cluster.remove_topics(
-            name for name, topic in before.items() if name not in known or topic.ref.id != known[name]
+            name
+            for name, topic in before.items()
+            if name not in known or topic.ref.id != known[name] or len(table.rows_of(topic)) > count[name]
         )
         self._cluster.put_leaderships(self._cluster.put_assignments(loaded), leaderships)

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 import kactl
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ActionTimedOut, BadRequest, RoutesStale, StoreUnavailable
 from kactl.messages.routes import RouteMessage, Watch
 from kactl.model import TopicPartition
 from kactl.spectator.network import SpectatorLink
 from kactl.spectator.spectator import POLL_MS
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import world
 
 pytestmark = pytest.mark.anyio
 
@@ -303,6 +305,18 @@ async def test_routes_of_a_store_are_never_ready(clock: ManualClock) -> None:
             assert routes.leader("jobs", 0) is not None
             assert routes.version > before
             assert routes.age_ms <= POLL_MS
+
+
+async def test_topic_that_was_created_again_without_an_id_has_its_partitions_only() -> None:
+    async with world(1, 2, level=ProtocolLevel.parse("2.7")) as w:
+        await w.create("t", [[1, 2], [1, 2], [1, 2]])
+        async with kactl.Spectator(store=w.store.another(), clock=w.clock) as routes:
+            await routes.wait_ready()
+            await w.controller.delete_topic("t")
+            await w.create("t", [[2, 1]])
+            await w.wait(1_000)
+
+            assert [(route.partition.partition, route.leader) for route in routes.routes("t")] == [(0, 2)]
 
 
 def test_a_spectator_needs_one_source() -> None:
