@@ -24,6 +24,7 @@ from .handler_calls import BUSY_MS, Call, CallStuck, HandlerCalls
 from .handler_failures import BACKOFFS_MS, BackOff, HandlerFailures
 from .order_queue import OrderQueue
 from .orders import Follow, HandlerState, Lead, Order, Stop
+from .phase import InnerCancellation
 from .waiting import Signal
 
 log = logger(__name__)
@@ -355,7 +356,8 @@ class PartitionActor:
         return error is None and not is_cancelled()
 
     async def _body(self, order: Order, call: Call, what: str, is_lost: Callable[[], bool]) -> bool:
-        """Make a call without a time limit, until it raises, a newer order arrives, or `is_lost` is true.
+        """Make a call without a time limit, which does not return, until it raises, a newer order arrives, or `is_lost`
+        is true.
 
         Returns:
             whether it was `is_lost`.
@@ -372,8 +374,8 @@ class PartitionActor:
             if phase.error is not None:
                 log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=phase.error)
             return lost and not self._is_superseded()
-        if phase.error is not None:
-            self._fail(order, what, phase.error)
+        # A task of a leader that was cancelled by something else cancels the call, and leaves no error.
+        self._fail(order, what, phase.error or InnerCancellation())
         return False
 
     def _enter_ending(self) -> None:

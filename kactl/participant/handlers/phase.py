@@ -1,5 +1,7 @@
 """One call of application code, in a task of its own that can be cancelled and given up, and the result of an order."""
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
@@ -14,6 +16,13 @@ class StartTask(Protocol):
     def __call__(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> object: ...
 
 
+class InnerCancellation(Exception):
+    """A call has ended by a cancellation that the participant did not request: it has failed."""
+
+    def __init__(self) -> None:
+        super().__init__("one of its tasks, or a task that it awaited, was cancelled by something else")
+
+
 class Phase:
     """A call in progress.
 
@@ -22,7 +31,7 @@ class Phase:
 
     Attributes:
         ended: whether it has ended.
-        error: what it raised; None if it has succeeded, or was cancelled.
+        error: what it raised; None if it has succeeded, or was cancelled by `cancel`.
     """
 
     def __init__(self, main: Callable[[], Awaitable[object]], on_end: Callable[[], None]) -> None:
@@ -41,6 +50,12 @@ class Phase:
             self.error = group.exceptions[0] if len(group.exceptions) == 1 else group
         except Exception as error:
             self.error = error
+        except asyncio.CancelledError as error:
+            if anyio.current_effective_deadline() == -math.inf:
+                raise  # the tasks of the participant end
+            # It would cancel all tasks of the participant, and so its block.
+            self.error = InnerCancellation()
+            self.error.__cause__ = error
         finally:
             self.ended = True
             self._on_end()
