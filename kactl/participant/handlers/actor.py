@@ -64,6 +64,12 @@ class PartitionActor:
         is_idle = self.handler is None and self.state is HandlerState.IDLE
         return is_idle and self.orders.undeleted is None and not self._failures.has_failed
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no call is in progress, and none follows without another order."""
+        is_pausing = self.state is HandlerState.BACKING_OFF and self.orders.newest is None
+        return not self._running or (is_pausing and not self.orders.has_deletion)
+
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
         if self._is_refused(order):

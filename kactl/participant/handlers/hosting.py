@@ -60,8 +60,7 @@ class FollowerPositions(Protocol):
 class HandlerHosting:
     """The actors of one participant, in all its registrations, and what they share; see `Environment`.
 
-    A handler whose call is stuck outlives the registration that it was made under, so that it is never called twice at
-    a time.
+    An actor whose call has not ended outlives the registration, so that no other one serves its partition meanwhile.
 
     Args:
         make: returns the handler of a partition.
@@ -79,6 +78,7 @@ class HandlerHosting:
         self.clock = clock
         self.lease: Lease = ENDED
         self.slots = Slots(handlers_parallel)
+        self._handlers_parallel = handlers_parallel
         self.transition_timeout_ms = transition_timeout_ms
         self.margin_ms = 0.0
         self.watchdog = watchdog or Watchdog()
@@ -95,8 +95,14 @@ class HandlerHosting:
     # -- the participant's life
 
     def open(self, start: StartTask) -> None:
-        """Run all tasks by `start` from now on."""
+        """Run all tasks by `start` from now on. Those of an earlier block have ended: it waits for their calls.
+
+        What could not be done before its end is forgotten, as when a process ends.
+        """
         self._start = start
+        self._actors.clear()
+        self._unbegun = 0
+        self.slots = Slots(self._handlers_parallel)
 
     def begin_life(
         self,
@@ -136,7 +142,7 @@ class HandlerHosting:
             actor.submit(Stop(results.ticket(0), NO_EPOCH, silent=silent, ends_life=True))
         await results.wait(self.margin_ms if silent else self.transition_timeout_ms + 2 * self.margin_ms)
         for actor in actors:
-            if actor.state is not HandlerState.STUCK:
+            if actor.is_over:
                 self._actors.pop(actor.name, None)
 
     # -- leases

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.model import ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
-from tests.participant.conftest import MARGIN_MS, Network
+from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network
 from tests.support.clocks import settle
 from tests.support.control_requests import BILLS_0, ORDERS_0, StateRow, update_metadata
 
@@ -80,3 +80,25 @@ async def test_stuck_transition_does_not_keep_others_from_running(network: Netwo
         assert handled.state() is HandlerState.STUCK
         assert participant.leadership(BILLS_0) is not None
         release.set()
+
+
+@pytest.mark.parametrize("call", ["prepare", "lead", "follow"])
+async def test_call_that_survives_a_kill_is_stuck(network: Network, handled: Handled, call: str) -> None:
+    """The handler of the next registration must not be called meanwhile."""
+    release = anyio.Event()
+    handled.scripts[ORDERS_0, call] = ignoring_cancellation(release)
+    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
+        tasks.start_soon(network.lead_and_follow, 1, LED.but(leader=2 if call == "follow" else 1))
+        await network.clock.advance(100)
+        tasks.start_soon(participant.kill)
+        await network.clock.advance(2 * SESSION_MS)
+        await participant.start()
+        await network.send(1, update_metadata())
+
+        codes = await network.lead_and_follow(1, LED)
+        state, calls = handled.state(), handled.calls_of()
+        release.set()
+        await settle()
+
+        assert (codes, state, calls.count("prepare 1.7")) == ([56], HandlerState.STUCK, call != "follow")
+        assert handled.state() is HandlerState.ERROR
