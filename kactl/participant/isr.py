@@ -180,7 +180,11 @@ class IsrKeeper:
         while True:
             await self._clock.sleep_ms(self._lag_ms / CHECKS_PER_LAG)
             await self._pause.wait_open()
-            self._lagging.check()
+            try:
+                self._lagging.check()
+            except Exception:
+                # An error of the application's `in_sync` must not end the registration.
+                log.exception("broker %d could not check the members of its ISRs, and retries", self._broker)
             self.schedule()
 
     async def _update(self) -> bool:

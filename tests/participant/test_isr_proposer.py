@@ -409,6 +409,31 @@ async def test_follower_out_of_sync_by_the_application_is_removed(
         assert fake_controller.proposed == [((1, 2), 0), ((1, 2, 3), 1)]
 
 
+async def test_application_that_cannot_tell_changes_no_isr_and_no_registration(
+    network: Network, fake_controller: IsrController
+) -> None:
+    broken = False
+
+    def in_sync(name: TopicPartition, follower: int) -> bool:
+        if broken:
+            raise OSError("the position cannot be read")
+        return follower != 3
+
+    async with isr_group(network, in_sync=in_sync, session_timeout_ms=10 * LAG_MS) as brokers:
+        await complete(network)
+        leader, epoch = brokers[1].leadership(ROW.name), brokers[1].epoch
+        broken = True
+        await network.clock.advance(1.5 * LAG_MS)
+
+        assert leader is not None
+        assert (leader.is_valid, brokers[1].epoch) == (True, epoch)
+        assert fake_controller.proposed == []
+
+        broken = False
+        await network.clock.advance(1.5 * LAG_MS)
+        assert fake_controller.proposed == [((1, 2), 0)]
+
+
 async def test_one_proposal_removes_and_adds_members(network: Network, fake_controller: IsrController) -> None:
     behind = {3}
 
