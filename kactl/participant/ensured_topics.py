@@ -9,6 +9,7 @@ from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicP
 from kactl.messages.topic_requests import ensure_request
 
 from .incarnation import Incarnation
+from .time_limit import limited
 
 RETRY_MS: Final = 100
 
@@ -58,8 +59,11 @@ async def ensured(
     """
     until_ms, created = clock.monotonic_ms() + timeout_ms, False
     while True:
+        late = ControllerUnreachable("the controller has sent no response in the rest of the time")
+        # One attempt at least, also without any time.
+        rest_ms = max(until_ms - clock.monotonic_ms(), RETRY_MS)
         try:
-            progress: TopicProgress = await ask(request)
+            progress: TopicProgress = await limited(clock, rest_ms, lambda: ask(request), late)
         except (ControllerUnreachable, NotController) as error:
             reason = str(error)
         else:

@@ -9,6 +9,7 @@ import pytest
 
 import kactl
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
+from kactl.messages.admin import ControllerRequest
 from kactl.model import TopicPartition
 from tests.support.clocks import ManualClock, settle
 
@@ -147,6 +148,26 @@ async def test_a_participant_gives_up_without_a_controller(clock: ManualClock) -
 
         with pytest.raises(ActionTimedOut, match="UpdateMetadata"):
             await ensuring
+
+
+async def test_a_participant_gives_up_in_time_if_the_controller_does_not_respond(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, participants):
+        hub = controller.hub
+        ask = hub.controller(100)
+        assert ask is not None
+
+        async def hang(_: ControllerRequest) -> None:
+            await anyio.sleep_forever()
+
+        hub.attach_controller(100, hang)
+        ensuring = asyncio.ensure_future(participants[1].ensure_topic("orders", timeout_ms=1_000))
+        await clock.advance(999)
+        assert not ensuring.done()
+        await clock.advance(1)
+
+        with pytest.raises(ActionTimedOut, match="no response in the rest of the time"):
+            await asyncio.wait_for(ensuring, 5)
+        hub.attach_controller(100, ask)
 
 
 async def test_overrides_of_a_topic_are_read_and_changed(clock: ManualClock) -> None:
