@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-from kactl.model import Broker
+from kactl.model import NO_EPOCH, Broker
 
 NS_PER_MS: Final = 1_000_000
 # The part of T in which a check of the controllership allows grants, and in which the next one is sent.
@@ -101,6 +101,7 @@ class SessionTable:
         self.elected_ns = elected_ns
         self.confirmed_ns: int | None = None  # when the last successful check was sent
         self._sessions: dict[int, RemoteSession] = {}
+        self._ended: dict[int, int] = {}  # epoch of the last registration of each broker that has ended
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -139,9 +140,13 @@ class SessionTable:
         """Remove a session without a registration."""
         if self._sessions.get(session.broker) is session:
             del self._sessions[session.broker]
+            self._ended[session.broker] = session.epoch
 
     def compare(self, stored: dict[int, Broker], *, read_ns: int) -> tuple[list[Broker], list[RemoteSession]]:
         """Compare the sessions with stored registrations.
+
+        A registration may have ended since it was read. With a session again it would have heartbeats granted, although
+        nothing waits for its leases any more.
 
         Args:
             read_ns: a reading of the clock before the registrations were read. Sessions that began after that are left
@@ -151,7 +156,11 @@ class SessionTable:
             the registrations without a session, and the sessions whose registration is gone.
         """
         remote = {number: broker for number, broker in stored.items() if broker.session == "controller"}
-        unknown = [broker for number, broker in remote.items() if number not in self._sessions]
+        unknown = [
+            broker
+            for number, broker in remote.items()
+            if number not in self._sessions and broker.epoch > self._ended.get(number, NO_EPOCH)
+        ]
         gone = [
             session
             for session in self._sessions.values()

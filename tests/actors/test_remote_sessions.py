@@ -42,6 +42,7 @@ class OfficeStore(MemoryStore):
 
     Attributes:
         reads: how often the registrations were read.
+        late: what the responses to these reads wait for, if they are late.
         ends_refused: number of ends that fail next.
     """
 
@@ -52,10 +53,15 @@ class OfficeStore(MemoryStore):
     end_ms = 0.0
     ends = 0
     reads = 0
+    late: list[anyio.Event] | None = None
 
     async def brokers(self) -> dict[int, Broker]:
         self.reads += 1
-        return await super().brokers()
+        brokers = await super().brokers()
+        if self.late is not None:
+            self.late.append(anyio.Event())
+            await self.late[-1].wait()
+        return brokers
 
     async def end_remote(self, broker: int, epoch: int, fence: Fence) -> None:
         self.ends += 1
@@ -564,6 +570,31 @@ async def test_registration_that_was_removed_by_hand_ends_its_session() -> None:
         assert isinstance(answer, Refused)
         assert answer.error == "SessionExpired"
         assert cluster.active.sessions.ended == Counter(removed=1)
+
+
+async def test_registration_that_was_read_before_its_end_begins_no_session() -> None:
+    """Its participant would lead beside the next leader: after its expiry nobody waits for it."""
+    async with open_cluster() as cluster:
+        registered = await cluster.ask(Register(1, FIRST, T))
+        assert isinstance(registered, Registered)
+        await cluster.advance(T - STEP_MS)
+        late = cluster.stores[100].late = []
+        await cluster.ask(Register(2, OTHER, T))
+        await cluster.advance(T / 4)
+        assert list(cluster.registered()) == [2]
+        (read,) = late
+        read.set()
+        await settle()
+        assert len(late) == 2  # the end itself is read next
+
+        answer = await cluster.ask(Heartbeat(1, registered.broker_epoch, 1))
+
+        assert isinstance(answer, Refused)
+        assert answer.error == "SessionExpired"
+        cluster.stores[100].late = None
+        late[-1].set()
+        await settle()
+        assert cluster.active.sessions.ended == Counter(expired=1)
 
 
 async def test_evicted_session_is_not_granted_and_expires() -> None:

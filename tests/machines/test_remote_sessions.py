@@ -181,6 +181,17 @@ def test_stored_registrations_are_compared_with_sessions() -> None:
     assert [session.broker for session in gone] == [1, 2]  # 3 began after the read
 
 
+def test_registration_that_has_ended_is_not_found_again() -> None:
+    table = table_with_session()
+    session = table.get(1)
+    assert session is not None
+    ended, later = stored(1, session.epoch), stored(1, session.epoch + 1)
+    table.remove(session)
+
+    assert table.compare({1: ended}, read_ns=20) == ([], [])
+    assert table.compare({1: later}, read_ns=20) == ([later], [])
+
+
 # -- a model of drifting clocks ----------------------------------------------------------------------------------------
 
 
