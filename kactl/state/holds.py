@@ -177,6 +177,7 @@ class Holds:
             # If the setting changes, the leader that acts now is the next holder, not one of its predecessors.
             holder[self.exempt(columns, rows)] = NO_BROKER
         columns.holder[rows] = holder
+        columns.ended_epoch[rows] = NO_EPOCH  # the new leader has reported nothing
 
     def held(self, columns: HoldColumns, rows: RowNumbers, leader: Ints) -> Bools | None:
         """Returns bool[n]: whether the leaders of `rows` have to wait; None if none has to."""

@@ -74,6 +74,16 @@ def test_first_holder_stays_until_it_has_ended() -> None:
     assert table.holders[0] == 1
 
 
+def test_report_about_high_epochs_does_not_count_for_the_next_leader() -> None:
+    """A participant may report the end of a stuck call of an earlier topic of the name, which had higher epochs."""
+    table = Table()
+    table.ended(0, broker=1, epoch=9)
+    table.elect(2, 2, 3)
+    assert table.holders[0] == NO_BROKER
+    table.elect(3, 2, 3)
+    assert table.holders[0] == 2
+
+
 def test_holder_that_leads_again_does_not_wait_for_itself() -> None:
     table = Table()
     table.elect(2, 2, 3)
