@@ -120,28 +120,48 @@ class ThreadWatchdog(Watchdog):
 
 
 class ProcessWatchdog(Watchdog):
-    """A child process, which sends SIGKILL to this one."""
+    """A child process, which sends SIGKILL to this one. If it ends, the next renewal starts another one.
+
+    Attributes:
+        child: None while nothing is watched.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
         self._shared: memoryview | None = None
+        self._margin_ns = 0
+
+    def extend(self, *, bound_ns: int, margin_ns: int) -> None:
+        child = self.child
+        if child is not None and child.poll() is not None:
+            log.error(
+                "the watchdog process %d has ended with code %d: starting another one", child.pid, child.returncode
+            )
+            try:
+                self._start_child()
+            except OSError as error:
+                log.error("leaders are not watched until the next renewal: no process can be started: %s", error)
+        super().extend(bound_ns=bound_ns, margin_ns=margin_ns)
 
     def write(self, until_ns: int) -> None:
         if self._shared is not None:
             self._shared[0] = until_ns
 
     def start(self, *, margin_ns: int) -> None:
-        if self._child is not None:
-            return
+        if self.child is None:
+            self._margin_ns = margin_ns
+            self._start_child()
+
+    def _start_child(self) -> None:
         size = watchdog_child.MAPPING_BYTES
         mapping, parent = os.memfd_create("kactl-watchdog"), os.pidfd_open(os.getpid())
         try:
             os.truncate(mapping, size)
             self._shared = memoryview(mmap.mmap(mapping, size)).cast("q")
-            self._shared[1] = margin_ns // _MARGIN_SHARE
+            self._shared[1] = self._margin_ns // _MARGIN_SHARE
             # A session of its own: Ctrl-C in a terminal is for the parent.
-            self._child = subprocess.Popen(
+            self.child = subprocess.Popen(
                 [sys.executable, "-I", "-S", watchdog_child.__file__, str(mapping), str(parent)],
                 pass_fds=(mapping, parent),
                 stdin=subprocess.DEVNULL,
@@ -153,7 +173,7 @@ class ProcessWatchdog(Watchdog):
         self._update()
 
     def stop(self) -> None:
-        child, self._child, self._shared = self._child, None, None
+        child, self.child, self._shared = self.child, None, None
         if child is not None:
             child.kill()
             child.wait()
