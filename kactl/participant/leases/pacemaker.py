@@ -6,7 +6,8 @@
 
 One pacemaker serves all leaderships of a participant. It sends a renewal several times per session timeout, whether
 earlier ones have been answered or not, and has one timer, which is set to the end of the lease. Everything that runs in
-a late callback, after a blocked loop or a suspended process, first looks at the clock.
+a late callback, after a blocked loop or a suspended process, first looks at the clock. Timers do not count the time for
+which the machine is suspended, so the clock is read twice in each margin as well.
 """
 
 from collections.abc import Callable
@@ -32,6 +33,9 @@ log = logger(__name__)
 _RENEWAL_LIMIT_SHARE: Final = 4
 # A lease is at risk if less than this many margins remain.
 _RISK_MARGINS: Final = 2
+# Readings of the clock in each margin, unless it is so short that they would cost more than they are worth.
+_LOOKS_PER_MARGIN: Final = 2
+_LOOK_NS_MIN: Final = 50 * NS_PER_MS
 # Timers fire a little before or after their time, by the resolution of the clocks.
 _SLEEP_NS_MIN: Final = 1_000
 
@@ -194,7 +198,8 @@ class Pacemaker:
                 self._end(late_ns=-remaining_ns)
                 continue
             risk_ns = remaining_ns - _RISK_MARGINS * self.terms.margin_ns
-            await self._sleep(risk_ns if risk_ns > 0 else remaining_ns)
+            look_ns = max(self.terms.margin_ns // _LOOKS_PER_MARGIN, _LOOK_NS_MIN)
+            await self._sleep(min(risk_ns if risk_ns > 0 else remaining_ns, look_ns))
 
     async def _sleep(self, delay_ns: int) -> None:
         """Sleep, and report if the lease is at risk afterwards."""

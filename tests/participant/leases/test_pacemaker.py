@@ -24,6 +24,15 @@ LENGTH_MS = 5_400  # of a lease, with the drift
 MARGIN_MS = 600
 
 
+class SuspendableClock(ManualClock):
+    """The clocks of a machine that may be suspended: timers stand still then, and the clock for leases does not."""
+
+    suspended_ms = 0.0
+
+    def lease_ns(self) -> int:
+        return super().lease_ns() + int(self.suspended_ms * NS_PER_MS)
+
+
 class FakeSession:
     """Answers each renewal as the test says: after a delay, or with an error."""
 
@@ -73,7 +82,7 @@ class Bench:
     """
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = SuspendableClock()
         self.session = FakeSession(self.clock)
         self.gate = PauseGate()
         self.leases: list[Lease] = []
@@ -232,6 +241,21 @@ async def test_paused_participant_ends_its_lease_when_it_resumes(bench: Bench) -
         assert isinstance(bench.events[0], LeaseAtRisk)
         assert bench.events[0].cause is RiskCause.LOOP_BLOCKED
         assert bench.events[0].blocked_ms > TIMEOUT_MS
+
+
+async def test_lease_ends_soon_after_the_machine_was_suspended(bench: Bench) -> None:
+    """All timers are as late as the suspend was long. The store is not reached again yet."""
+    async with bench.running():
+        bench.session.error = StoreUnavailable("the network is down")
+        await bench.clock.advance(RENEWAL_MS / 2)
+        bench.clock.suspended_ms = 10 * TIMEOUT_MS
+        await bench.clock.advance(MARGIN_MS / 2)
+
+        assert len(bench.ended_at_ms) == 1
+        risk, lapse = bench.events
+        assert isinstance(risk, LeaseAtRisk)
+        assert risk.cause is RiskCause.CLOCK_JUMP
+        assert isinstance(lapse, LeaseLapsed)
 
 
 async def test_expired_session_ends_lease_and_pacemaker(bench: Bench) -> None:
