@@ -14,6 +14,7 @@ from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreErr
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import Connection, Cursor, SqliteStore, connection
+from kactl.stores.sqlite.connection import Access
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support.clocks import ManualClock
 from tests.support.store_clients import WAIT_S, EventRecorder, broker_info
@@ -264,6 +265,43 @@ async def test_late_renewal_suspends_the_session_until_renewed(
         await poll_for(clock, POLL_MS, store)
 
         assert events == [Changed.SUSPENDED, Changed.CONNECTED]
+
+
+async def register_remote(store: SqliteStore) -> None:
+    """Register broker 3 in a session with the controller, whose registration has no lease."""
+    fence = await store.contest(1)
+    await store.register_remote(broker_info(3), bytes(16), TIMEOUT_MS, fence)
+
+
+async def test_store_that_opens_no_session_ends_no_registration(store: SqliteStore, clock: ManualClock) -> None:
+    await register_remote(store)
+
+    def failing(path: Path, access: Access = "read-write") -> Connection:
+        return cast(Connection, FailsOnce(connection.connect(path, access), "INSERT INTO leases"))
+
+    with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        async with SqliteStore(store.path, clock=clock, connect=failing):
+            pass
+
+    assert list(await store.brokers()) == [3]
+
+
+async def test_store_that_is_closed_after_a_lost_session_ends_no_registration(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    await register_remote(store)
+    async with SqliteStore(store.path, clock=clock, session_timeout_ms=TIMEOUT_MS) as leaving:
+        recorder = EventRecorder(leaving)
+        held, failing = leaving._thread.database, FailsOnce(leaving._thread.database.connection, "INSERT INTO leases")
+        held.connection = cast(Connection, failing)
+        await leaving._thread.run(leaving._thread.sessions.close_sessions, [leaving.session_id])
+        await poll_for(clock, POLL_MS, leaving)
+        await recorder.wait_for(Changed.SESSION_LOST)
+        while not leaving.trouble:
+            await leaving._thread.run(int)
+
+    assert failing.failed
+    assert list(await store.brokers()) == [3]
 
 
 @pytest.mark.parametrize("fraction_ms", [0.0, 0.001, 0.5, 0.999])

@@ -247,8 +247,13 @@ class Sessions:
             self._end(session)
 
     def _end(self, session: int) -> None:
+        """End a session and all that depends on it. One that has ended is skipped.
+
+        So is the number of no session, 0, which stands for the controller in registrations.
+        """
         connection = self._database.connection
-        connection.execute("DELETE FROM leases WHERE id = ?", (session,))
+        if not connection.execute("DELETE FROM leases WHERE id = ?", (session,)).rowcount:
+            return
         self._vacate("controller_session = ?", session)
         if connection.execute("DELETE FROM brokers WHERE session IN (?, ?)", (session, -session)).rowcount:
             self._database.stamp(Changed.BROKERS)
