@@ -32,6 +32,7 @@ _SUSPENDED_AFTER: Final = 0.75
 _RETRY_MS: Final = 200
 # A registration of this very session is replaced by deletion and creation; others may interfere in between.
 _TRIES_MAX: Final = 10
+_ENDED: Final = "the session of this client has ended: wait for SESSION_OPENED, then try again"
 
 
 class OwnSession:
@@ -62,12 +63,12 @@ class OwnSession:
         self.lease = NO_SESSION
 
     async def open(self) -> None:
-        """Open a session."""
+        """Open a session. After an error there is none; a lease that was granted times out."""
         sent_ms = self._clock.monotonic_ms()
         granted = await self._client.grant_lease(math.ceil(self._timeout_ms / 1000))
+        await self._write_key(granted.id)
         self._timeout_ms = granted.ttl * 1000
         self.lease, self._renewed_ms = granted.id, sent_ms
-        await self.write_key()
 
     async def close(self) -> None:
         """End the session, so that it need not time out."""
@@ -86,12 +87,24 @@ class OwnSession:
             SessionExpired: there is none.
         """
         if self.lease == NO_SESSION:
-            raise SessionExpired("the session of this client has ended: wait for SESSION_OPENED, then try again")
+            raise SessionExpired(_ENDED)
         return self.lease
 
     async def write_key(self) -> None:
-        """Write this client's key, which ends with the session."""
-        await self._client.txn([], [Put(self._client.keys.client(self.lease), b"", lease=self.lease)])
+        """Write this client's key, which ends with the session.
+
+        Raises:
+            SessionExpired: there is no session, or it has ended.
+        """
+        await self._write_key(self.live_lease)
+
+    async def _write_key(self, lease: int) -> None:
+        try:
+            await self._client.txn([], [Put(self._client.keys.client(lease), b"", lease=lease)])
+        except EtcdError as error:
+            if is_lost_lease(error):
+                raise SessionExpired(_ENDED) from error
+            raise
 
     def on_key_deleted(self, key: bytes) -> None:
         """Handle the deletion of a client's key: renew at once if it is this client's."""

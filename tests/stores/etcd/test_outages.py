@@ -14,6 +14,7 @@ from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore
 from kactl.stores.etcd.gateway import TOKEN_PAUSE_S, EtcdError
 from kactl.stores.etcd.messages import DeleteRange
+from kactl.stores.etcd.session import NO_SESSION
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
 from tests.support.store_clients import (
@@ -184,6 +185,33 @@ async def test_own_election_that_nobody_knows_of_does_not_block_the_next_one(
         assert again.epoch == first.epoch + 1
         with pytest.raises(ControllerMoved):
             await store.check(first)
+
+
+async def test_next_session_is_reported_although_a_response_to_its_opening_is_lost(
+    etcd: EtcdServer, cluster: str, proxy: Proxy
+) -> None:
+    async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=SESSION_MS) as store:
+        recorder = EventRecorder(store)
+        first = await store.contest(7)
+        keys_of_clients = store._client.keys.root + b"clients/"
+
+        proxy.lose(base64.b64encode(keys_of_clients[: len(keys_of_clients) // 3 * 3]))
+        await store._client.revoke(store.session_id)
+
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
+        assert proxy.lost == 1
+        assert (await store.contest(7)).epoch == first.epoch + 1
+
+
+async def test_copy_without_a_session_writes_no_key_that_stays(etcd: EtcdServer, cluster: str) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        store._session.lease = NO_SESSION
+
+        with pytest.raises(SessionExpired):
+            await store._session.write_key()
+
+        assert await store._client.get(store._client.keys.client(NO_SESSION)) is None
 
 
 # -- watches
