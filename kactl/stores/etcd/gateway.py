@@ -26,14 +26,22 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 # gRPC's codes of errors.
+CANCELLED: Final = 1
+UNKNOWN: Final = 2
 INVALID_ARGUMENT: Final = 3
 DEADLINE_EXCEEDED: Final = 4
 NOT_FOUND: Final = 5
 PERMISSION_DENIED: Final = 7
 RESOURCE_EXHAUSTED: Final = 8
 FAILED_PRECONDITION: Final = 9
+ABORTED: Final = 10
+INTERNAL: Final = 13
 UNAVAILABLE: Final = 14
 UNAUTHENTICATED: Final = 16
+
+# These leave open whether the request was executed. A member that is stopped ends its requests with CANCELLED, and one
+# that hands its leadership over rejects writes with UNKNOWN: another member may respond.
+_UNDECIDED: Final = frozenset({CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE})
 
 _REMEDIES: Final = {
     RESOURCE_EXHAUSTED: "free space (`etcdctl compact`, then `defrag`), then `etcdctl alarm disarm`",
@@ -155,7 +163,7 @@ class Gateway:
                     rejected = _rejected(await _whole(response))
                     if rejected.grpc_code == UNAUTHENTICATED:
                         self.renew_token()
-                    raise rejected
+                    raise self._failed(rejected) if rejected.grpc_code in _UNDECIDED else rejected
                 self.trouble = ""
                 async for part in response.content.iter_any():
                     *complete, begun = (begun + part).split(b"\n")
@@ -183,7 +191,7 @@ class Gateway:
                     if error.grpc_code == UNAUTHENTICATED and self._user and not renewed:
                         renewed, self._token = True, ""
                         continue
-                    if error.grpc_code not in (UNAVAILABLE, DEADLINE_EXCEEDED):
+                    if error.grpc_code not in _UNDECIDED:
                         raise
                     last = error
                     if not repeats:
