@@ -147,6 +147,7 @@ class EtcdStore:
             tasks = await stack.enter_async_context(Background("the session of the etcd store"))
             tasks.start_soon(self._session.run)
             tasks.start_soon(self._watch.run)
+            tasks.start_soon(self._watch.verify, self._session.write_key)
             self._stack = stack.pop_all()
         return self
 

@@ -4,6 +4,10 @@ The watch begins at a revision and continues behind the last revision that it ha
 connections, so no change is lost. If the server has discarded that revision meanwhile (compaction), everything may have
 changed: each armed kind is reported once.
 
+A connection can be silent for ever: behind a firewall that has forgotten it, or at a member that is cut off from the
+others. So the client compares at intervals what it has received with the revision of the store, and opens the watch
+again if that is ahead for too long.
+
 The watch contains leadership only while it is needed: by a client that keeps a copy (`changes`), or that watches
 single partitions.
 """
@@ -109,6 +113,15 @@ class ClusterWatch:
                     log.warning("the watch could not be opened, trying again: %s", error)
                     await anyio.sleep(_RETRY_S)
 
+    async def verify(self, barrier: Callable[[], Awaitable[None]]) -> None:
+        """Verify until cancelled that the watch receives what is written; see `catch_up`."""
+        while True:
+            await anyio.sleep(self._client.gateway.limit_s)
+            try:
+                await self.catch_up(barrier)
+            except StoreError as error:
+                log.debug("the watch could not be verified: %s", error)
+
     def _interval(self) -> Interval:
         keys = self._client.keys
         return keys.all if self._with_states else keys.all_but_states
@@ -167,14 +180,18 @@ class ClusterWatch:
             barrier: writes a key of this client, for the case that the newest revision is of another program's keys.
 
         Raises:
-            StoreUnavailable: the watch has received nothing for too long.
+            StoreUnavailable: the watch has not received it in time. If it has received nothing, it is opened again.
         """
         revision = await self._client.revision()
         if self._seen < revision:
+            before, scope = self._seen, self._scope
             try:
                 with anyio.fail_after(self._client.gateway.limit_s):
                     await self._wait_for(revision, barrier)
             except TimeoutError:
+                if self._seen == before and self._scope is scope:
+                    log.warning("etcd's watch is silent behind revision %d and is opened again", before)
+                    self._restart()
                 raise StoreUnavailable(f"etcd's watch has not reached revision {revision} in time") from None
         return revision
 

@@ -1,4 +1,4 @@
-"""A proxy to etcd that can cut its connections, and drop the response to a request after the server has acted."""
+"""A proxy to etcd that can cut or freeze its connections, and drop a response after the server has acted."""
 
 import asyncio
 import contextlib
@@ -19,6 +19,7 @@ class Proxy:
         self._target = target
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._age = 0
         self._marker = b""
         self._left = 0
         self.reachable = True
@@ -32,6 +33,10 @@ class Proxy:
     def lose(self, marker: bytes, *, count: int = 1) -> None:
         """Drop the responses to the next requests that contain a text, and close their connections."""
         self._marker, self._left = marker, count
+
+    def freeze(self) -> None:
+        """Swallow what servers send over the present connections, which stay open."""
+        self._age += 1
 
     async def cut(self) -> None:
         """Close all connections."""
@@ -87,8 +92,11 @@ class Proxy:
                 await sink.drain()
 
     async def _responses(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        age = self._age
         with contextlib.suppress(OSError):
             while data := await source.read(1 << 16):
+                if age != self._age:
+                    continue
                 if losing.is_set():
                     self.lost += 1
                     return

@@ -1,6 +1,7 @@
 """Servers that die, hang, or are missing; lost responses; discarded revisions; a full server."""
 
 import base64
+import contextlib
 from typing import Any
 
 import anyio
@@ -37,6 +38,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 SESSION_MS = 2_000
 # Longer than a busy machine needs to restart a server.
 LONG_MS = 30_000
+# After this time without what was written, a watch is opened again.
+SILENCE_S = 0.5
 ROWS = [TopicPartition("orders", number) for number in range(2_000)]
 TXN = b"/v3/kv/txn"
 
@@ -234,6 +237,37 @@ async def test_changes_during_an_outage_are_reported(etcd: EtcdServer, cluster: 
         changes = await store.changes(position)
         assert not changes.whole
         assert (set(changes.topics), [str(name) for name in changes.partitions]) == ({"more"}, ["orders-0"])
+
+
+async def test_changes_behind_a_silent_connection_are_reported(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    """As behind a firewall that has forgotten a connection, or at a member that is cut off from the others."""
+    store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
+    store._gateway.limit_s = SILENCE_S
+    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+        recorder = EventRecorder(store)
+        await store.topics()
+
+        proxy.freeze()
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+        await recorder.wait_for(Changed.TOPICS)
+
+
+async def test_copy_behind_a_silent_connection_follows_again(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
+    store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
+    store._gateway.limit_s = SILENCE_S
+    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+        position = (await store.changes(None)).position
+
+        proxy.freeze()
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+        changes = None
+        with anyio.fail_after(LONG_MS / 1000):
+            while changes is None:
+                with contextlib.suppress(StoreUnavailable):
+                    changes = await store.changes(position)
+        assert (changes.whole, set(changes.topics)) == (False, {"orders"})
 
 
 async def test_discarded_revisions_make_everything_changed(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
