@@ -165,13 +165,18 @@ class WatchEvent(msgspec.Struct, gc=False):
 
 
 class WatchResult(msgspec.Struct):
-    """Events of one or several revisions, in their order. `canceled` ends the watch."""
+    """Events of one or several revisions, in their order. `canceled` ends the watch.
+
+    A large result is received in fragments; `fragment` is True in all but the last one. A fragment may end within a
+    revision.
+    """
 
     header: Header = Header()
     created: bool = False
     canceled: bool = False
     compact_revision: int = 0
     cancel_reason: str = ""
+    fragment: bool = False
     events: list[WatchEvent] = []
 
 

@@ -136,6 +136,7 @@ class ClusterWatch:
             "range_end": interval.end,
             "start_revision": self._seen + 1,
             "progress_notify": True,
+            "fragment": True,  # what was missed by a large cluster exceeds any limit of a response
         }
         body = messages.encoder.encode({"create_request": request})
         async with aclosing(self._client.gateway.lines("/v3/watch", body)) as lines:
@@ -154,7 +155,9 @@ class ClusterWatch:
         for event in result.events:
             self._handle(event)
         if result.events:
-            self._advance(result.events[-1].kv.mod_revision)
+            revision = result.events[-1].kv.mod_revision
+            # The next fragment may continue the revision. It is received again, as a whole, over the next connection.
+            self._advance(revision - 1 if result.fragment else revision)
         elif not result.created:
             self._advance(result.header.revision)  # a notice of progress
 

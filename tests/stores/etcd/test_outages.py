@@ -12,7 +12,7 @@ from kactl.clock import SystemClock
 from kactl.errors import BadRequest, ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
-from kactl.stores.etcd import EtcdSession, EtcdStore
+from kactl.stores.etcd import EtcdSession, EtcdStore, gateway
 from kactl.stores.etcd.gateway import TOKEN_PAUSE_S, EtcdError
 from kactl.stores.etcd.messages import DeleteRange
 from kactl.stores.etcd.session import NO_SESSION
@@ -268,6 +268,30 @@ async def test_copy_behind_a_silent_connection_follows_again(etcd: EtcdServer, c
                 with contextlib.suppress(StoreUnavailable):
                     changes = await store.changes(position)
         assert (changes.whole, set(changes.topics)) == (False, {"orders"})
+
+
+async def test_more_missed_changes_than_fit_into_a_response_are_reported(
+    etcd: EtcdServer, cluster: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "RESPONSE_BYTES_MAX", 8 << 20)
+    async with EtcdStore([proxy.url], cluster=cluster) as store, EtcdStore([etcd.url], cluster=cluster) as other:
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(other)
+        await store.topics()
+        position = (await store.changes(None)).position
+
+        proxy.reachable = False
+        await proxy.cut()
+        for _ in range(25):
+            await other.set_topic_config("large", {"note": "x" * 700_000})
+        await other.commit(new_write(ALL, leader_epoch=1, expected=0), fence)
+        await other.create_topic(TopicRef("more"), {}, {})
+        proxy.reachable = True
+
+        await recorder.wait_for(Changed.TOPICS)
+        changes = await store.changes(position)
+        assert not changes.whole
+        assert (set(changes.topics), len(changes.partitions)) == ({"more"}, len(ALL))
 
 
 async def test_discarded_revisions_make_everything_changed(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
