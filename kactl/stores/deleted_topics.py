@@ -26,9 +26,15 @@ class DeletedTopics:
         for name in [name for name, number in self._read.items() if topics.get(name) != number]:
             self.record_deletion(name)
 
-    def record_deletion(self, topic: str) -> None:
-        """Record that a topic was deleted."""
-        if self._read.pop(topic, None) is not None:
+    def record_deletion(self, topic: str, *, below: int | None = None) -> None:
+        """Record that a topic was deleted.
+
+        Args:
+            below: only a topic with a lower number was, and a later one of that name may have been read since.
+        """
+        number = self._read.get(topic)
+        if number is not None and (below is None or number < below):
+            del self._read[topic]
             self._deleted.add(topic)
 
     def take(self) -> frozenset[str]:

@@ -294,7 +294,7 @@ class ClusterWatch:
             self._written.add(kv.mod_revision, name)
         if event.type == "DELETE":
             self._topics.note(name, MISSING)
-            self._deleted_topics.record_deletion(name)
+            self._deleted_topics.record_deletion(name, below=kv.mod_revision)
             self._fire(event, Changed.TOPICS)
         elif kv.version == 1:
             self._topics.note(name, kv.create_revision)

@@ -26,6 +26,7 @@ from tests.support.store_clients import (
     EventRecorder,
     broker_info,
     create_and_lead,
+    delete_topic,
     new_write,
     stored_leadership,
 )
@@ -268,6 +269,29 @@ async def test_copy_behind_a_silent_connection_follows_again(etcd: EtcdServer, c
                 with contextlib.suppress(StoreUnavailable):
                     changes = await store.changes(position)
         assert (changes.whole, set(changes.topics)) == (False, {"orders"})
+
+
+async def test_deletion_that_is_reported_late_does_not_concern_the_next_topic(
+    etcd: EtcdServer, cluster: str, proxy: Proxy
+) -> None:
+    store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
+    store._gateway.limit_s = SILENCE_S
+    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(other)
+        await store.assignments(await store.topics())
+
+        proxy.freeze()
+        await delete_topic(other, "orders", fence)
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+        await store.assignments(await store.topics())
+        assert store.take_deleted_topics() == {"orders"}
+        await proxy.cut()
+        await other.create_topic(TopicRef("more"), {}, {})
+
+        await recorder.wait_for(Changed.TOPICS)
+        await store.topics()
+        assert store.take_deleted_topics() == frozenset()
 
 
 async def test_more_missed_changes_than_fit_into_a_response_are_reported(
