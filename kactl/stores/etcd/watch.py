@@ -141,6 +141,8 @@ class ClusterWatch:
         body = messages.encoder.encode({"create_request": request})
         async with aclosing(self._client.gateway.lines("/v3/watch", body)) as lines:
             async for line in lines:
+                if interval != self._interval():
+                    return  # leadership that is needed by now could be missing from this line
                 result = _decoded(line)
                 if result.compact_revision:
                     self._compacted(await self._client.revision())
@@ -218,7 +220,8 @@ class ClusterWatch:
 
     async def record(self) -> int:
         """Begin to record what is written. Returns the revision from which on it is recorded."""
-        revision = await self._client.revision()
+        # What was received while the response was on its way is not recorded, and known to the caller's next read.
+        revision = max(await self._client.revision(), self._seen)
         was_with_states = self._with_states
         self._written = WrittenKeys(revision)
         if not was_with_states:

@@ -1,5 +1,8 @@
 """The watch of a cluster, without a server: what it receives, and where it continues."""
 
+from collections.abc import AsyncGenerator
+
+import msgspec
 import pytest
 
 from kactl.stores.etcd import EtcdStore
@@ -13,6 +16,16 @@ pytestmark = pytest.mark.anyio
 def store() -> EtcdStore:
     """A store that is not opened."""
     return EtcdStore(["http://127.0.0.1:1"])
+
+
+@pytest.fixture(autouse=True)
+def revision(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests for the present revision return 6, as if the response were late."""
+
+    async def late() -> int:
+        return 6
+
+    monkeypatch.setattr(store._client, "revision", late)
 
 
 @pytest.fixture
@@ -32,3 +45,26 @@ async def test_watch_continues_within_the_revision_at_which_a_fragment_ended(wat
 
     watch._receive(result(7, 8))
     assert watch._seen == 8
+
+
+async def test_recording_begins_behind_what_was_received_before_it(watch: ClusterWatch) -> None:
+    watch._receive(result(9))
+
+    position = await watch.record()
+
+    assert position == 9
+    assert not (await watch.changes(position, 9)).whole
+
+
+async def test_stream_without_leadership_ends_when_leadership_is_needed(
+    store: EtcdStore, watch: ClusterWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lines(path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        for revision in (6, 9):
+            yield msgspec.json.encode({"result": {"events": [{"kv": {"key": b"other", "mod_revision": revision}}]}})
+            await watch.record()
+
+    monkeypatch.setattr(store._gateway, "lines", lines)
+    await watch._stream(watch._interval())
+
+    assert watch._seen == 6  # the next stream continues here, and has the leadership written at 7 and 8
