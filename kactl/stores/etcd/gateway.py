@@ -245,7 +245,12 @@ class Gateway:
 
 
 _OK: Final = 200
-_UNAUTHENTICATED: Final = ("invalid auth token", "authentication failed", "user name is empty")
+_UNAUTHENTICATED: Final = (
+    "invalid auth token",
+    "authentication failed",
+    "user name is empty",
+    "revision of auth store is old",  # a signed token from before a change of users or roles
+)
 
 
 async def _whole(response: "aiohttp.ClientResponse") -> bytes:

@@ -434,6 +434,11 @@ async def test_witnessed_renewal_fails_without_the_registration(etcd: EtcdServer
 @pytest.fixture
 def guarded_etcd(fresh_etcd: EtcdServer) -> EtcdServer:
     """A server with authentication: a user for one cluster only."""
+    enable_authentication(fresh_etcd)
+    return fresh_etcd
+
+
+def enable_authentication(server: EtcdServer) -> None:
     prefix = {"key": text("/kactl/ours/"), "range_end": text("/kactl/ours0")}
     calls: list[tuple[str, dict[str, Any]]] = [
         ("user/add", {"name": "root", "password": "root"}),
@@ -446,8 +451,7 @@ def guarded_etcd(fresh_etcd: EtcdServer) -> EtcdServer:
         ("enable", {}),
     ]
     for path, body in calls:
-        fresh_etcd.call(f"/v3/auth/{path}", body)
-    return fresh_etcd
+        server.call(f"/v3/auth/{path}", body)
 
 
 async def test_user_works_within_the_prefix(guarded_etcd: EtcdServer) -> None:
@@ -476,6 +480,30 @@ async def test_restart_that_forgets_all_tokens_loses_no_event_and_no_session(gua
         await recorder.wait_for(Changed.TOPICS)
         await store.check(fence)
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
+
+
+async def test_signed_token_is_renewed_after_a_change_of_users(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tokens of kind JWT name the revision of the users and roles, and are void once that has changed."""
+    require_etcd()
+    folder = tmp_path_factory.mktemp("jwt")
+    key = folder / "key"
+    key.write_text("a key that only this server has")
+    with EtcdServer(folder, options=["--auth-token", f"jwt,priv-key={key},sign-method=HS256,ttl=1h"]) as server:
+        enable_authentication(server)
+        async with (
+            EtcdStore([server.url], cluster="ours", user="kactl", password="secret") as store,
+            EtcdStore([server.url], cluster="ours", user="root", password="root") as root,
+        ):
+            recorder = EventRecorder(store)
+            fence = await create_and_lead(store)
+
+            await root._gateway.write("/v3/auth/user/add", b'{"name": "another", "password": "secret"}')
+            await store.commit(new_write(ALL, leader=2, leader_epoch=1, expected=0), fence)
+            await root._gateway.write("/v3/auth/user/add", b'{"name": "one more", "password": "secret"}')
+            assert await store.topics() == ["orders"]
+
+            await root.create_topic(TopicRef("more"), {}, {})
+            await recorder.wait_for(Changed.TOPICS)
 
 
 @pytest.mark.parametrize(("user", "password", "reported"), [("kactl", "secret", False), ("root", "root", True)])
