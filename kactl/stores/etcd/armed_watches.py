@@ -56,6 +56,12 @@ class RevisionWatches(Watches):
         elif revision > self._after.get(key, 0):
             self.fire(event)
 
+    def fire_all_at(self, revision: int) -> None:
+        """Report every kind of armed change, up to a revision: it is not known what has changed."""
+        for key in self._reads:
+            self._waiting.setdefault(key, []).append((key, revision))
+        self.fire_all()
+
     def clear(self) -> None:
         super().clear()
         self._after.clear()

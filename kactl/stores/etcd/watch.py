@@ -175,7 +175,7 @@ class ClusterWatch:
             self._written.forget(revision)
         for name in self._leaderships.values():
             self._watches.fire(StoreEvent(Changed.LEADERSHIP, str(name)))
-        self._watches.fire_all()
+        self._watches.fire_all_at(revision)
         self._advance(revision)
 
     async def catch_up(self, barrier: Callable[[], Awaitable[None]]) -> int:

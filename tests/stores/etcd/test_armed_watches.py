@@ -105,3 +105,15 @@ def test_data_of_a_registration_is_always_watched(watches: RevisionWatches, hear
     watches.fire_at(StoreEvent(Changed.BROKER, "1"), 6)
 
     assert heard == [StoreEvent(Changed.BROKER, "1")]
+
+
+@pytest.mark.parametrize(("revision", "reported"), [(5, []), (6, [TOPICS])])
+def test_revisions_that_are_discarded_during_a_read_are_reported(
+    watches: RevisionWatches, heard: list[StoreEvent], revision: int, reported: list[StoreEvent]
+) -> None:
+    with watches.read(Changed.TOPICS, [""]):
+        _note(5)
+        watches.fire_all_at(revision)
+        assert heard == []
+
+    assert heard == reported
