@@ -59,6 +59,7 @@ class OwnSession:
         self._on_lost = on_lost
         self._renewed_ms = 0.0
         self._suspended = False
+        self._given_up = False
         self._check_now = anyio.Event()
         self.lease = NO_SESSION
 
@@ -111,6 +112,12 @@ class OwnSession:
         if self.lease != NO_SESSION and key == self._client.keys.client(self.lease):
             self._check_now.set()
 
+    def give_up(self) -> None:
+        """End this session soon and open another one: what was read in it is void."""
+        if self.lease != NO_SESSION:
+            self._given_up = True
+            self._check_now.set()
+
     async def run(self) -> None:
         """Renew until cancelled, and open the next session after a loss."""
         pause_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
@@ -127,17 +134,22 @@ class OwnSession:
                 self._report_suspended()
 
     async def _renew(self) -> None:
-        if self.lease != NO_SESSION:
+        lease = self.lease
+        if lease != NO_SESSION:
             sent_ms = self._clock.monotonic_ms()
-            if await self._client.keep_alive(self.lease, limit_ms=self._timeout_ms / _RENEWALS_PER_TIMEOUT):
+            limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
+            if not self._given_up and await self._client.keep_alive(lease, limit_ms=limit_ms):
                 self._renewed_ms = sent_ms
                 if self._suspended:
                     self._suspended = False
                     self._listener(StoreEvent(Changed.CONNECTED))
                 return
-            self.lease, self._suspended = NO_SESSION, False
+            given_up = self._given_up
+            self.lease, self._suspended, self._given_up = NO_SESSION, False, False
             self._on_lost()
             self._listener(StoreEvent(Changed.SESSION_LOST))
+            if given_up:
+                await self._client.revoke(lease)
         await self.open()
         self._listener(StoreEvent(Changed.SESSION_OPENED))
 

@@ -131,6 +131,7 @@ class EtcdStore:
             self._watches,
             self._deleted_topics,
             on_client_key=self._session.on_key_deleted,
+            on_restored=self._session.give_up,
         )
         self._brokers = Brokers(self._client, self._clock)
         self._records = AdminRecords(self._client, self._watch.unreadable_requests, self._rng)
@@ -332,9 +333,9 @@ class EtcdStore:
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         if since is None:
-            return Changes.unknown((await self._watch.record(),))
+            return Changes.unknown(await self._watch.record())
         until = await self._watch.catch_up(self._session.write_key)
-        changes = await self._watch.changes(since[0], until)
+        changes = await self._watch.changes(since, until)
         if last:
             self._watch.stop_recording()
         return changes

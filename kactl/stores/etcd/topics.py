@@ -84,6 +84,11 @@ class Topics:
         else:
             self._numbers[topic] = number
 
+    def forget(self) -> None:
+        """Discard everything: numbers may belong to other topics now."""
+        self._numbers.clear()
+        self._ids.clear()
+
     def names(self) -> dict[int, str]:
         """Returns the names of topics by their last known numbers."""
         return {number: name for name, number in self._numbers.items()}

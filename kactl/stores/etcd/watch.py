@@ -2,7 +2,8 @@
 
 The watch begins at a revision and continues behind the last revision that it has delivered, over any number of
 connections, so no change is lost. If the server has discarded that revision meanwhile (compaction), everything may have
-changed: each armed kind is reported once.
+changed: each armed kind is reported once. If the store has an earlier revision than the client has seen, a backup was
+restored. The client's session ends then, since everything that was read may be wrong.
 
 A connection can be silent for ever: behind a firewall that has forgotten it, or at a member that is cut off from the
 others. So the client compares at intervals what it has received with the revision of the store, and opens the watch
@@ -49,6 +50,7 @@ class ClusterWatch:
         watches: what the client has read, and its listener.
         deleted_topics: receives deletions.
         on_client_key: called when the key of this client was deleted: its session may have ended.
+        on_restored: called when the store has gone back to an earlier revision.
     """
 
     def __init__(
@@ -59,12 +61,15 @@ class ClusterWatch:
         deleted_topics: DeletedTopics,
         *,
         on_client_key: Callable[[bytes], None],
+        on_restored: Callable[[], None],
     ) -> None:
         self._client = client
         self._topics = topics
         self._watches = watches
         self._deleted_topics = deleted_topics
         self._on_client_key = on_client_key
+        self._on_restored = on_restored
+        self._restores = 0  # part of a position: revisions of before mean something else
         self._seen = 0
         self._progress = asyncio.Event()
         self._scope: anyio.CancelScope | None = None
@@ -178,6 +183,21 @@ class ClusterWatch:
         self._watches.fire_all_at(revision)
         self._advance(revision)
 
+    def _restored(self, revision: int) -> None:
+        """Begin anew at an earlier revision than the last one."""
+        log.error(
+            "etcd has gone back from revision %d to %d, as after a restored backup: this client's session ends, and "
+            "everything is read again",
+            self._seen, revision,
+        )  # fmt: skip
+        self._restores += 1
+        self._seen = revision
+        self._topics.forget()
+        if self._written is not None:
+            self._written.forget(revision)
+        self._restart()
+        self._on_restored()
+
     async def catch_up(self, barrier: Callable[[], Awaitable[None]]) -> int:
         """Wait until everything that was written before this call has been received. Returns a revision behind it.
 
@@ -187,7 +207,10 @@ class ClusterWatch:
         Raises:
             StoreUnavailable: the watch has not received it in time. If it has received nothing, it is opened again.
         """
+        before, restores = self._seen, self._restores
         revision = await self._client.revision()
+        if revision < before and restores == self._restores:
+            self._restored(revision)
         if self._seen < revision:
             before, scope = self._seen, self._scope
             try:
@@ -218,15 +241,15 @@ class ClusterWatch:
 
     # -- copies and single partitions
 
-    async def record(self) -> int:
-        """Begin to record what is written. Returns the revision from which on it is recorded."""
+    async def record(self) -> tuple[int, ...]:
+        """Begin to record what is written. Returns the position from which on it is recorded."""
         # What was received while the response was on its way is not recorded, and known to the caller's next read.
         revision = max(await self._client.revision(), self._seen)
         was_with_states = self._with_states
         self._written = WrittenKeys(revision)
         if not was_with_states:
             self._restart()
-        return revision
+        return revision, self._restores
 
     def stop_recording(self) -> None:
         """Stop recording. The watch loses leadership at its next connection, as the server sends little of it."""
@@ -234,11 +257,13 @@ class ClusterWatch:
         if not self._with_states:
             self._restart()
 
-    async def changes(self, since: int, until: int) -> Changes:
-        """Returns what was written after one revision; the next position is the other one."""
-        written = None if self._written is None else self._written.since(since)
+    async def changes(self, since: tuple[int, ...], until: int) -> Changes:
+        """Returns what was written after a position, and the position at a later revision."""
+        position = (until, self._restores)
+        known = self._written is not None and since[1:] == position[1:]
+        written = self._written.since(since[0]) if self._written is not None and known else None
         if written is None:
-            return Changes.unknown((until,))
+            return Changes.unknown(position)
         names = self._topics.names()
         if any(not isinstance(entry, str) and entry[0] not in names for entry in written):
             await self._topics.all_numbers()
@@ -249,7 +274,7 @@ class ClusterWatch:
             for entry in dict.fromkeys(written)
             if not isinstance(entry, str) and entry[0] in names
         ]
-        return Changes((until,), False, topics, Names.of(partitions))
+        return Changes(position, False, topics, Names.of(partitions))
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
         """See `Store.watch_leaderships`."""

@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import shutil
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -40,7 +42,7 @@ SESSION_MS = 2_000
 # Longer than a busy machine needs to restart a server.
 LONG_MS = 30_000
 # After this time without what was written, a watch is opened again.
-SILENCE_S = 0.5
+SILENCE_S = 2.0
 ROWS = [TopicPartition("orders", number) for number in range(2_000)]
 TXN = b"/v3/kv/txn"
 
@@ -348,6 +350,38 @@ def compact(server: EtcdServer) -> None:
     """Discard all revisions but the present one."""
     revision = server.call("/v3/kv/range", {"key": text("none")})["header"]["revision"]
     server.call("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+
+async def test_restored_backup_ends_the_session(fresh_etcd: EtcdServer, tmp_path: Path) -> None:
+    """Revisions begin again with that of the backup."""
+    data, backup = fresh_etcd.folder / f"data-{fresh_etcd.name}", tmp_path / "backup"
+    store = EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS)
+    store._gateway.limit_s = SILENCE_S
+    async with store, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
+        recorder = EventRecorder(store)
+        await create_and_lead(store)
+        await anyio.to_thread.run_sync(fresh_etcd.kill)
+        shutil.copytree(data, backup)
+        await anyio.to_thread.run_sync(fresh_etcd.start)
+        for number in range(20):
+            await other.create_topic(TopicRef(f"lost-{number}"), {}, {})
+        assert len(await store.topics()) == 21
+        position = (await store.changes(None)).position
+
+        await anyio.to_thread.run_sync(fresh_etcd.kill)
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+        await anyio.to_thread.run_sync(fresh_etcd.start)
+
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
+        assert await store.topics() == ["orders"]
+        assert (await store.changes(position)).whole
+        position = (await store.changes(None)).position
+        await other.create_topic(TopicRef("more"), {}, {})
+        await recorder.wait_for(Changed.TOPICS)
+        assert (await store.changes(position)).topics == {"more"}
+        assert (await store.contest(7)).epoch == 2
 
 
 async def test_keys_of_other_programs_do_not_delay_a_copy(etcd: EtcdServer, cluster: str) -> None:
