@@ -18,7 +18,7 @@ from kactl.stores.formats import admin_records, records
 from . import fenced_writes, layout
 from .client import Client
 from .topic_node import NODE_BYTES_MAX
-from .watches import Kind, Watches
+from .watches import Kind, Watches, ask
 
 log = logger(__name__)
 
@@ -100,9 +100,7 @@ async def _read(
     client: Client, path: str, watches: Watches | None, decode: Callable[[bytes | None], _Request], nothing: _Request
 ) -> _Request | None:
     requests: list[Any] = [client.exists(path, watch=watches is not None), client.get(path)]
-    stat, node = (await client.ask_all(requests)).results
-    if watches is not None:
-        watches.record_read(path, Kind.DATA, stat)
+    _, node = await ask(client, watches, requests, [(path, Kind.DATA)])
     if isinstance(node, NoNodeError):
         return None
     if isinstance(node, ZookeeperError):

@@ -25,7 +25,7 @@ from kactl.stores.formats.json_text import INT32_MAX
 from . import fenced_writes, layout, request
 from .client import Client
 from .responses import Responses
-from .watches import Kind, Watches
+from .watches import Kind, Watches, ask
 
 log = logger(__name__)
 
@@ -39,11 +39,8 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
     watched = watches is not None
     paths = [layout.CONTROLLER, layout.LOCK] if sticky else [layout.CONTROLLER]
     requests = [client.exists(path, watch=watched) for path in paths]
-    responses = await client.ask_all([*requests, client.get(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
-    *stats, controller, epoch = responses.results
-    if watches is not None:
-        for path, result in zip(paths, stats, strict=True):
-            watches.record_read(path, Kind.DATA, result)
+    requests += [client.get(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)]
+    *stats, controller, epoch = await ask(client, watches, requests, [(path, Kind.DATA) for path in paths])
     if isinstance(controller, NoNodeError):
         return None
     data, stat = _content(layout.CONTROLLER, controller)

@@ -6,6 +6,7 @@ That of a participant whose session is with the controller is a persistent node,
 Source: KafkaZkClient.registerBroker.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
@@ -19,7 +20,7 @@ from kactl.stores.formats.registration import decode, is_broker_id
 
 from . import layout, request
 from .client import Client
-from .watches import Kind, Watches
+from .watches import Kind, Watches, ask
 
 log = logger(__name__)
 
@@ -31,26 +32,29 @@ _PERSISTENT: Final = 0  # the owner of a node that no session owns
 async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
     """Returns all registrations; those that end meanwhile, and unreadable ones, are left out."""
     watched = watches is not None
-    listed = await client.ask(client.children(layout.BROKERS, watch=watched))
+    listing = [client.children(layout.BROKERS, watch=watched)]
+    (listed,) = await ask(client, watches, listing, [(layout.BROKERS, Kind.CHILDREN)])
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{layout.BROKERS} could not be listed: {listed!r}")
-    if watches is not None:
-        watches.record_read(layout.BROKERS, Kind.CHILDREN, listed)
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
-    responses = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
-    brokers = {number: _read(number, node, watches) for number, node in zip(ids, responses.results, strict=True)}
+    nodes = await _read(client, ids, watches)
+    brokers = {number: _decoded(number, node) for number, node in zip(ids, nodes, strict=True)}
     return {number: broker for number, broker in brokers.items() if broker is not None}
 
 
 async def read_one(client: Client, number: int, watches: Watches | None) -> Broker | None:
-    node = await client.ask(client.get(layout.broker(number), watch=watches is not None))
-    return _read(number, node, watches)
+    (node,) = await _read(client, [number], watches)
+    return _decoded(number, node)
 
 
-def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
+async def _read(client: Client, ids: Sequence[int], watches: Watches | None) -> list[Any]:
+    paths = [layout.broker(number) for number in ids]
+    reads = [client.get(path, watch=watches is not None) for path in paths]
+    return await ask(client, watches, reads, [(path, Kind.DATA) for path in paths])
+
+
+def _decoded(number: int, node: Any) -> Broker | None:
     path = layout.broker(number)
-    if watches is not None:
-        watches.record_read(path, Kind.DATA, node)
     if isinstance(node, NoNodeError):
         return None
     if isinstance(node, ZookeeperError):

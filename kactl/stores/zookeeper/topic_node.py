@@ -18,7 +18,7 @@ from kactl.stores.formats import records, topic_columns
 from . import config_node, fenced_writes, layout, request
 from .client import Client
 from .topic_lives import TopicLives
-from .watches import Kind, Watches
+from .watches import Kind, Watches, ask
 
 log = logger(__name__)
 
@@ -30,11 +30,10 @@ ATTEMPTS_MAX: Final = 10
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
     """Returns the children of a top-level node, sorted."""
-    listed = await client.ask(client.children(path, watch=watches is not None))
+    listing = [client.children(path, watch=watches is not None)]
+    (listed,) = await ask(client, watches, listing, [(path, Kind.CHILDREN)])
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{path} could not be listed: {listed!r}")
-    if watches is not None:
-        watches.record_read(path, Kind.CHILDREN, listed)
     return sorted(listed[0])
 
 

@@ -132,14 +132,18 @@ class Watches:
 
     async def _ask_each(self, paths: Sequence[str], reads: list[Any]) -> list[Any]:
         """Returns the results of reads that watch the data of nodes."""
+        return await self.ask(reads, [(path, Kind.DATA) for path in paths])
+
+    async def ask(self, reads: Sequence[Any], watched: Sequence[tuple[str, Kind]]) -> list[Any]:
+        """Returns the results of reads that are sent together. The first ones watch the nodes in `watched`."""
         connections = self._connections
-        responses = await self._client.ask_all(reads)
-        for path, node in zip(paths, responses.results, strict=True):
-            self.record_read(path, Kind.DATA, node)
+        results = (await self._client.ask_all(reads)).results
+        for (path, kind), result in zip(watched, results, strict=False):
+            self.record_read(path, kind, result)
         if connections != self._connections:
             # The watches of the first responses were lost with their connection, before `rearm` knew of them.
-            self._arm([(path, Kind.DATA) for path in paths if (path, Kind.DATA) in self._armed])
-        return responses.results
+            self._arm([key for key in watched if key in self._armed])
+        return results
 
     async def watch_leaderships(self, partitions: Mapping[str, TopicPartition]) -> list[Any]:
         """Keep the watches of these partitions armed, by the path of their state, and no others.
@@ -288,6 +292,13 @@ class Watches:
                 self._fired(StoreEvent(Changed.BROKER, name))
             elif parent == layout.TOPICS:
                 self._fired(StoreEvent(Changed.TOPIC, name))
+
+
+async def ask(
+    client: Client, watches: Watches | None, reads: Sequence[Any], watched: Sequence[tuple[str, Kind]]
+) -> list[Any]:
+    """Returns the results of reads; without `watches` none of them may watch. See `Watches.ask`."""
+    return (await client.ask_all(reads)).results if watches is None else await watches.ask(reads, watched)
 
 
 def _version_after(event: str, before: _Mark | None) -> int | None:

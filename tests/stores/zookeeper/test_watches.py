@@ -1,6 +1,6 @@
 """Events of changes by brokers and tools, repeated, and over connections that break."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -21,6 +21,7 @@ from tests.support.store_clients import (
     THREE_PARTITIONS,
     WAIT_S,
     EventRecorder,
+    broker_info,
     create_and_lead,
     delete_topic,
     new_write,
@@ -430,4 +431,69 @@ async def test_watches_of_one_call_survive_a_disconnection_between_its_responses
         for name in (ORDERS_0, ORDERS_1):
             await other.write_isr(name, Leadership(1, 0, (1, 2), 0, fence.epoch), expected=0)
             await recorder.wait_for(Changed.LEADERSHIP, str(name))
+        assert store._armed._connections == 1
+
+
+async def take_over(store: ZooKeeperStore, other: ZooKeeperStore) -> None:
+    await other.contest(2, take_over=True)
+
+
+async def write_registration(store: ZooKeeperStore, other: ZooKeeperStore) -> None:
+    await other.evict(1, (await other.brokers())[1].epoch, await other.contest(2, take_over=True))
+
+
+async def store_requests(store: ZooKeeperStore, other: ZooKeeperStore) -> None:
+    await other.request_reassignment({ORDERS_0: (2,)})
+    await other.request_preferred_election([ORDERS_0])
+
+
+@pytest.mark.parametrize(
+    ("read", "responses", "change", "events"),
+    [
+        (ZooKeeperStore.controller, 1, take_over, [StoreEvent(Changed.CONTROLLER_GONE)]),
+        (ZooKeeperStore.brokers, 2, write_registration, [StoreEvent(Changed.BROKER, "1")]),
+        (ZooKeeperStore.reassignment_request, 1, store_requests, [StoreEvent(Changed.REASSIGNMENT_REQUEST)]),
+        (
+            ZooKeeperStore.preferred_election_request,
+            1,
+            store_requests,
+            [StoreEvent(Changed.PREFERRED_ELECTION_REQUEST)],
+        ),
+    ],
+)
+async def test_watches_of_a_read_survive_a_disconnection_within_it(
+    chroot: str,
+    proxy: Proxy,
+    connect: str,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[ZooKeeperStore], Awaitable[object]],
+    responses: int,
+    change: Callable[[ZooKeeperStore, ZooKeeperStore], Awaitable[None]],
+    events: list[StoreEvent],
+) -> None:
+    """The first responses of the read arrive over a connection that is lost before the others do."""
+    address = proxy_address(proxy, chroot)
+    async with (
+        ZooKeeperStore(address, session_timeout_ms=SESSION_MS, max_in_flight=1) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        recorder = EventRecorder(store)
+        fence = await create_and_lead(other)
+        for broker in (1, 2):
+            await other.register_remote(broker_info(broker), bytes(16), SESSION_MS, fence)
+        answered = store._client._answered
+        left = responses
+
+        def disconnect(call: Any, result: Any) -> None:
+            nonlocal left
+            answered(call, result)
+            left -= 1
+            if not left:
+                store._client._connection._connection.drop("cut by the test")  # type: ignore[attr-defined]
+
+        monkeypatch.setattr(store._client, "_answered", disconnect)
+        await read(store)
+        await change(store, other)
+
+        await recorder.wait_for_all(*events)
         assert store._armed._connections == 1
