@@ -19,17 +19,19 @@ class SessionState:
 
     Args:
         listener: receives SUSPENDED, and CONNECTED if the session turns out to exist. The store reports its loss.
+        timeout_ms: returns the session timeout that the server has granted.
     """
 
-    def __init__(self, listener: Callable[[StoreEvent], None], *, session_timeout_ms: int) -> None:
+    def __init__(self, listener: Callable[[StoreEvent], None], *, timeout_ms: Callable[[], int]) -> None:
         self._listener = listener
-        self._delay_s = SUSPENDED_AFTER * session_timeout_ms / 1000
+        self._timeout_ms = timeout_ms
         self._timer: asyncio.TimerHandle | None = None
         self._suspended = False
 
     def disconnected(self) -> None:
         if self._timer is None and not self._suspended:
-            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._due)
+            delay_s = SUSPENDED_AFTER * self._timeout_ms() / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
 
     def _due(self) -> None:
         self._timer = None

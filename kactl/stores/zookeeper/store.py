@@ -161,7 +161,7 @@ class ZooKeeperStore:
         self._lives = TopicLives()
         self._armed = Watches(self._client, self._tell, self._check_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
-        self._session_state = SessionState(self._tell, session_timeout_ms=session_timeout_ms)
+        self._session_state = SessionState(self._tell, timeout_ms=lambda: self._client.granted_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
 
     async def __aenter__(self) -> Self:

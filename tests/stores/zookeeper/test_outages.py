@@ -144,6 +144,20 @@ async def test_silent_connection_suspends_the_session(proxy: Proxy, chroot: str)
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
+async def test_session_is_suspended_by_the_timeout_that_the_server_has_granted(proxy: Proxy, chroot: str) -> None:
+    """A server limits timeouts to twenty ticks."""
+    hours_ms = 3_600_000
+    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=hours_ms) as store:
+        recorder = EventRecorder(store)
+        proxy.reachable = False
+        await proxy.cut()
+
+        await recorder.wait_for(Changed.SUSPENDED)
+
+        proxy.reachable = True
+        await recorder.wait_for(Changed.CONNECTED)
+
+
 async def test_write_outcome_is_unknown_after_a_lost_connection(proxy: Proxy, chroot: str, kind: Kind) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store:
         fence = await create_with_leaders(store)

@@ -166,7 +166,7 @@ class NativeConnection:
 
     async def _connect(self) -> SocketConnection | None:
         """Try each server once. Returns a connection, or None."""
-        limit_s = max(self._timeout_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
+        limit_s = max(self.granted_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
         self._rejected = False
         for host in self._rng.sample(self._hosts, len(self._hosts)):
             try:
