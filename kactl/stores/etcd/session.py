@@ -125,19 +125,27 @@ class OwnSession:
             self._check_now = anyio.Event()
             with anyio.move_on_after(pause_ms / 1000):
                 await self._check_now.wait()
-            try:
-                await self._renew()
-                pause_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
-            except StoreError as error:
-                log.debug("the session could not be renewed: %s", error)
-                pause_ms = _RETRY_MS
-                self._report_suspended()
+            pause_ms = await self.attempt()
+
+    async def attempt(self) -> float:
+        """Renew once, or open the next session. Returns the pause before the next attempt, in milliseconds.
+
+        Neither the attempt nor the pause lasts beyond the moment at which SUSPENDED is due.
+        """
+        self._report_suspended()
+        try:
+            await self._renew()
+        except StoreError as error:
+            log.debug("the session could not be renewed: %s", error)
+            self._report_suspended()
+            return self._until_suspended(_RETRY_MS)
+        return self._timeout_ms / _RENEWALS_PER_TIMEOUT
 
     async def _renew(self) -> None:
         lease = self.lease
         if lease != NO_SESSION:
             sent_ms = self._clock.monotonic_ms()
-            limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
+            limit_ms = self._until_suspended(self._timeout_ms / _RENEWALS_PER_TIMEOUT)
             if not self._given_up and await self._client.keep_alive(lease, limit_ms=limit_ms):
                 self._renewed_ms = sent_ms
                 if self._suspended:
@@ -154,11 +162,19 @@ class OwnSession:
         self._listener(StoreEvent(Changed.SESSION_OPENED))
 
     def _report_suspended(self) -> None:
-        """After a failure: report SUSPENDED if the session may have ended by now."""
-        late = self._clock.monotonic_ms() - self._renewed_ms >= _SUSPENDED_AFTER * self._timeout_ms
-        if late and not self._suspended and self.lease != NO_SESSION:
+        """Report SUSPENDED if the session may have ended by now."""
+        if self._left_ms <= 0 and not self._suspended and self.lease != NO_SESSION:
             self._suspended = True
             self._listener(StoreEvent(Changed.SUSPENDED))
+
+    def _until_suspended(self, limit_ms: float) -> float:
+        """Returns a limit, or the time that is left until SUSPENDED is due, if that is shorter."""
+        return min(limit_ms, self._left_ms) if self._left_ms > 0 else limit_ms
+
+    @property
+    def _left_ms(self) -> float:
+        """The time until SUSPENDED is due; 0 or less from then on."""
+        return self._renewed_ms + _SUSPENDED_AFTER * self._timeout_ms - self._clock.monotonic_ms()
 
 
 class EtcdSession:
