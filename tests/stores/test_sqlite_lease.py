@@ -219,6 +219,60 @@ async def test_write_to_a_full_disk_is_rejected_with_a_remedy(store: SqliteStore
     assert await store.topics() == []
 
 
+class Fails:
+    """A connection on which some statements fail. As after most errors, SQLite has rolled back the transaction then."""
+
+    def __init__(self, real: Connection, begin: str, code: int, text: str) -> None:
+        self.real = real
+        self._begin = begin
+        self._error = sqlite3.OperationalError(text)
+        self._error.sqlite_errorcode = code
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def execute(self, query: str, *values: Any) -> Cursor:
+        if query.startswith(self._begin):
+            if self.real.in_transaction:
+                self.real.execute("ROLLBACK")
+            raise self._error
+        return self.real.execute(query, *values)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "remedy"),
+    [
+        (sqlite3.SQLITE_BUSY, "database is locked", "nothing was changed; try again"),
+        (sqlite3.SQLITE_READONLY_DBMOVED, "attempt to write a readonly database", "let the user that kactl runs as"),
+        (sqlite3.SQLITE_FULL, "database or disk is full", "make room on its disk"),
+        (sqlite3.SQLITE_IOERR_WRITE, "disk I/O error", "check its disk"),
+    ],
+)
+async def test_rejected_write_names_its_remedy(store: SqliteStore, code: int, text: str, remedy: str) -> None:
+    held = store._thread.database
+    real = held.connection
+    held.connection = cast(Connection, Fails(real, "BEGIN IMMEDIATE", code, text))
+
+    with pytest.raises(StoreError, match=f"{text}: .*{remedy}") as raised:
+        await store.mark_deletion("orders")
+
+    held.connection = real
+    assert not isinstance(raised.value, StoreUnavailable)
+    assert await store.deletions() == []
+
+
+async def test_failed_read_names_its_cause(store: SqliteStore) -> None:
+    held = store._thread.database
+    real = held.connection
+    held.connection = cast(Connection, Fails(real, "SELECT topic", sqlite3.SQLITE_IOERR_READ, "disk I/O error"))
+
+    with pytest.raises(StoreUnavailable, match="disk I/O error: check its disk"):
+        await store.deletions()
+
+    held.connection = real
+    assert await store.deletions() == []
+
+
 async def test_store_rejects_calls_outside_its_block(tmp_path: Path) -> None:
     store: Store = SqliteStore(tmp_path / "kactl.db")
 

@@ -111,7 +111,8 @@ class Database:
                 self._catch_up()
                 yield self.connection
             finally:
-                self.connection.execute("ROLLBACK")
+                if self.connection.in_transaction:  # SQLite ends it by itself after some errors
+                    self.connection.execute("ROLLBACK")
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -120,7 +121,9 @@ class Database:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                raise StoreError(f"{self.path}: {error}: nothing was changed; try again") from error
+                remedy = _REMEDIES.get(_code(error))
+                then = f"{remedy}, then try again" if remedy else "try again"
+                raise StoreError(f"{self.path}: {error}: nothing was changed; {then}") from error
             try:
                 self._catch_up()
                 yield self.connection
@@ -275,11 +278,16 @@ class Database:
             raise self._translate(error) from error
 
     def _translate(self, error: sqlite3.Error) -> StoreDamaged | StoreUnavailable:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+        code = _code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return damaged(self.path, f"its pages are damaged ({error})")
         remedy = _REMEDIES.get(code, "check its file system")
         return StoreUnavailable(f"{self.path}: {error}: {remedy}; then read back before writing again")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Returns the primary code of an error, 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _fingerprint(path: Path) -> _Fingerprint:
