@@ -17,7 +17,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.readiness import Readiness
 from kactl.state.records import Assignments, Names
 from kactl.state.table import NO_ROW
-from kactl.stores.base import Store
+from kactl.stores.base import Changed, Store, StoreEvent
 
 from .network import SpectatorLink
 
@@ -25,6 +25,9 @@ from .network import SpectatorLink
 INTERVAL_MS: Final = 500
 # Versions of this source have no controllership.
 EPOCH: Final = 0
+# The changes of a store do not contain deletions, which its list of topics shows. The watch of the list ends with the
+# session.
+_LISTS_TOPICS: Final = frozenset((Changed.TOPICS, Changed.SESSION_LOST))
 
 
 class StoreNetwork:
@@ -49,6 +52,8 @@ class StoreLink:
         self._clock = clock
         self._reading = asyncio.Lock()
         self._position: tuple[int, ...] | None = None
+        self._listed = False  # no topic was created or deleted since the list was read
+        store.subscribe(self._on_event)
         self._cluster = Cluster(NO_BROKER)
         # Numbers of an earlier process are lower, so a version of it is never taken for one of this process.
         self._log = RouteLog(self._cluster.table, first=clock.now_ms() * 1000)
@@ -69,16 +74,34 @@ class StoreLink:
     async def _read(self) -> None:
         """Read what has changed in the store."""
         changes = await self._store.changes(self._position)
-        self._store.take_deleted_topics()
         if changes.whole or self._position is None:
             self._cluster = Cluster(NO_BROKER)
-            await self._read_topics(await self._store.topics())
+            await self._read_topics(await self._list_topics())
             self._log = RouteLog(self._cluster.table, first=self._log.seq + 1)
         else:
             await self._read_partitions(changes.partitions)
             await self._read_topics(sorted(changes.topics))
+            if not self._listed:
+                listed = await self._list_topics()
+                known = {topic.name for topic in self._cluster.table.topics()}
+                self._cluster.remove_topics(sorted(known.difference(listed)))
         self._log.update(await self._store.brokers(), Readiness())
         self._position = changes.position
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if event.what in _LISTS_TOPICS:
+            self._listed = False
+
+    async def _list_topics(self) -> list[str]:
+        """Returns the names of all topics, and watches the list."""
+        self._listed = True  # before the read, as a change may be reported during it
+        try:
+            return await self._store.topics()
+        except BaseException:
+            self._listed = False
+            raise
+        finally:
+            self._store.take_deleted_topics()  # topics that were created again are among the changes
 
     async def _read_partitions(self, names: Names) -> None:
         rows = self._cluster.table.rows_at(names)

@@ -319,6 +319,27 @@ async def test_topic_that_was_created_again_without_an_id_has_its_partitions_onl
             assert [(route.partition.partition, route.leader) for route in routes.routes("t")] == [(0, 2)]
 
 
+async def test_deleted_topic_vanishes_from_the_routes_of_a_store(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, _):
+        assert isinstance(controller.store, kactl.MemoryStore)
+        store = controller.store.another()
+        async with kactl.Spectator(store=store, clock=clock) as routes:
+            await routes.wait_ready()
+            for topic in ("jobs", "more"):
+                await controller.create_topic(topic, partitions=1, replication_factor=1)
+            await clock.advance(1_000)
+            assert len(routes.routes("jobs")) == 1
+
+            await controller.delete_topic("orders", timeout_ms=0)
+            await clock.advance(1_000)
+            assert routes.routes("orders") == []
+            store.expire()  # and with it the watch of the topics
+            await controller.delete_topic("jobs", timeout_ms=0)
+            await clock.advance(1_000)
+            assert routes.routes("jobs") == []
+            assert len(routes.routes("more")) == 1
+
+
 def test_a_spectator_needs_one_source() -> None:
     with pytest.raises(BadRequest, match="one of"):
         kactl.Spectator()
