@@ -124,6 +124,7 @@ class ControllerLoop(Actor[Event], Preemption):
         if not self.is_active and not message.on_standby:
             if message.asked:
                 raise self._not_controller(message)
+            self.standby.notified(message)
             return None
         try:
             if message.asked and check is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kactl.errors import Remedy, StoreError
 from kactl.machines import partition
-from kactl.messages.events import Event, StandbyDue
+from kactl.messages.events import Event, StandbyDue, TopicsChanged
 from kactl.model import Broker, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
@@ -84,6 +84,13 @@ class Copy:
         if self.stale:
             # Their rows may be reused.
             self.stale.intersection_update(self.cluster.table.all().tolist())
+
+    def drop_unlisted(self, listed: Collection[str]) -> None:
+        """Remove the topics that do not exist any more."""
+        gone = {topic.name for topic in self.cluster.table.topics()}.difference(listed)
+        if gone:
+            self.drop(gone)
+            self.version += 1
 
     async def refresh(self, store: Store) -> None:
         """Read some of the stale topics or partitions.
@@ -162,6 +169,7 @@ class Standby(Handlers):
         super().__init__(context)
         self._timers = timers
         self._copy: Copy | None = None
+        self._listed = False  # no topic was created or deleted since the list was read
         self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date, or when it was started
         self._viewing = asyncio.Lock()
         self._viewed: tuple[Copy, int, Cluster] | None = None
@@ -230,7 +238,7 @@ class Standby(Handlers):
         # The position first: changes during the read are then reported by the next one.
         asked_ms = self.clock.monotonic_ms()
         position = (await self.store.changes(None)).position
-        topics = await self.store.topics()
+        topics = await self._list_topics()
         log.info("standby: reading %d topics in advance", len(topics))
         copy = Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
         copy.asked_ms = asked_ms
@@ -239,13 +247,29 @@ class Standby(Handlers):
     async def _follow(self, copy: Copy) -> None:
         copy.asked_ms = self.clock.monotonic_ms()
         changes = await self.store.changes(copy.position)
-        # Deleted topics are part of the changes; discard the separate list.
-        self.store.take_deleted_topics()
         if changes.whole:
             log.info("standby: the store cannot list the changes; reading everything again")
             self._copy = None
-        else:
-            copy.note(changes)
+            return
+        copy.note(changes)
+        if not self._listed:
+            copy.drop_unlisted(await self._list_topics())
+        # Topics that were created again are among the changes.
+        self.store.take_deleted_topics()
+
+    async def _list_topics(self) -> list[str]:
+        """Returns the names of all topics. The next change of them is notified."""
+        self._listed = True  # before the read, as the notification may arrive during it
+        try:
+            return await self.store.topics()
+        except BaseException:
+            self._listed = False
+            raise
+
+    def notified(self, event: Event) -> None:
+        """Handle an event that only a controller handles."""
+        if isinstance(event, TopicsChanged):
+            self._listed = False
 
     async def view(self) -> View | None:
         """Returns the cluster as copied, or None without a complete copy.

@@ -231,6 +231,25 @@ async def test_deposed_instance_builds_its_own_copy() -> None:
             assert here.controller.snapshot().partitions == 0, "what a standby has read is nobody's business"
 
 
+async def test_deleted_topic_vanishes_from_the_view() -> None:
+    async with world(1) as here:
+        for topic in ("orders", "gone", "fresh"):
+            await here.create(topic, [[1]])
+        other, _ = open_standby(here, 101)
+        async with other:
+            await warm(here, other)
+            for topic in ("gone", "fresh"):
+                await delete_topic(here.store, topic, here.controller.cluster.fence)
+            await here.store.create_topic(TopicRef("fresh"), {0: Assignment((1,)), 1: Assignment((1,))}, {})
+
+            await here.clock.advance(4 * INTERVAL_MS)
+
+            view = await other.loop.standby.view()
+            assert view is not None
+            assert sorted(topic.name for topic in view.cluster.table.topics()) == ["fresh", "orders"]
+            assert len(view.cluster.table) == 3
+
+
 async def test_reading_the_copy_does_not_delay_a_contest() -> None:
     """Queued events run between two parts of the copy."""
     async with world(1) as here:
