@@ -20,7 +20,7 @@ from kactl.runtime.logs import logger
 
 from . import credentials as security
 from . import hosts as names
-from .credentials import Credentials, NotAuthenticated
+from .credentials import Credentials, NoSession, NotAuthenticated
 from .frames import FRAME_BYTES_MAX
 from .hosts import Host
 from .interface import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
@@ -35,6 +35,12 @@ _CONNECT_SHARE: Final = 3
 HANDSHAKE_S_MIN: Final = 1.0
 # After a round in which a server rejected the credentials: only a change at the server can help.
 REJECTED_PAUSE_S: Final = 5.0
+
+# Of a server that closes the connection of a client that was connected before: it used the right port.
+_OLDER_STATE: Final = (
+    ": it is not ready, or its state is older than what this client has seen. If a backup was restored, restart this "
+    "process"
+)
 
 # Connects a new protocol to an address and a port. Raises OSError if that fails.
 Dial = Callable[[Callable[[], SocketConnection], str, int], Awaitable[object]]
@@ -200,6 +206,9 @@ class NativeConnection:
             reason = f"it does not accept {self._credentials.identity}: {error}"
         except TimeoutError:
             reason = f"it did not answer within {limit_s:g} s"
+        except NoSession as error:
+            seen = self._zxid > 0
+            reason = f"{error}{_OLDER_STATE}" if seen else security.failure(error, self._credentials.tls)
         except OSError as error:
             reason = security.failure(error, self._credentials.tls)
         except BaseException:

@@ -362,6 +362,25 @@ async def test_request_numbers_wrap_around() -> None:
     assert numbers == [XID_MAX - 1, XID_MAX, 1, 2, 3]
 
 
+async def test_server_with_older_state_is_named_as_such() -> None:
+    """It closes the connection, as a server of the secure port does that is addressed in clear text."""
+
+    async def serve(line: ServerConnection) -> None:
+        await line.greet()
+        await line.say(response_body((await line.asked()).xid, node_body(b""), zxid=2**40))
+
+    async def hang_up(line: ServerConnection) -> None:
+        await line.hear_greeting()
+
+    async with ScriptedServer(serve, hang_up) as server, open_story(server.connect) as story:
+        await story.read("/a")
+
+        await wait_for(lambda: "granted a session" in story.client.trouble)
+
+        assert "restart this process" in story.client.trouble
+        assert "secure port" not in story.client.trouble
+
+
 async def test_new_connection_sends_the_last_seen_zxid() -> None:
     async def once(line: ServerConnection) -> None:
         await line.greet()
