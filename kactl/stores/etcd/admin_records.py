@@ -141,7 +141,7 @@ class AdminRecords:
         """Returns the notifications in the order of their creation. A malformed one names no partitions."""
 
         def decode(kv: KeyValue) -> Notification:
-            return Notification(kv.key.decode(), partitions=records.decode_isr_notification(kv.value))
+            return Notification(_text(kv.key), partitions=records.decode_isr_notification(kv.value))
 
         return await self._notifications(self._client.keys.isr_notifications, decode)
 
@@ -149,7 +149,7 @@ class AdminRecords:
         """Returns the notifications in the order of their creation. A malformed one names no broker."""
 
         def decode(kv: KeyValue) -> Notification:
-            return Notification(kv.key.decode(), broker=records.decode_log_dir_notification(kv.value))
+            return Notification(_text(kv.key), broker=records.decode_log_dir_notification(kv.value))
 
         return await self._notifications(self._client.keys.log_dir_notifications, decode)
 
@@ -162,12 +162,21 @@ class AdminRecords:
                 found.append(decode(kv))
             except records.Malformed as error:
                 log.warning("notification %s is malformed and names nothing: %s", name_in(interval, kv.key), error)
-                found.append(Notification(kv.key.decode(errors="backslashreplace"), broker=NO_BROKER))
+                found.append(Notification(_text(kv.key), broker=NO_BROKER))
         return found
 
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
         for part in batches(notifications, OPERATIONS_DEFAULT) or [[]]:
-            await self._client.fenced(fence, [], [DeleteRange(one.key.encode()) for one in part])
+            await self._client.fenced(fence, [], [DeleteRange(_key(one)) for one in part])
+
+
+def _text(key: bytes) -> str:
+    """Returns the key of a notification as text. Another program may have written one that is not UTF-8."""
+    return key.decode(errors="surrogateescape")
+
+
+def _key(notification: Notification) -> bytes:
+    return notification.key.encode(errors="surrogateescape")
 
 
 def _damaged(key: bytes, error: records.Malformed, remedy: str) -> StoreDamaged:

@@ -23,11 +23,13 @@ import re
 from typing import Final, NamedTuple
 
 from kactl.errors import BadConfig
+from kactl.stores.formats.json_text import INT32_MAX
 
 _CLUSTER: Final = re.compile("[A-Za-z0-9._-]{1,249}")
 # int64 in hexadecimal, and int32 in decimal digits: keys of equal length sort by number.
 _NUMBER_DIGITS: Final = 16
 _PARTITION_DIGITS: Final = 10
+_STATE: Final = re.compile(b"([0-9a-f]{%d})/([0-9]{%d})" % (_NUMBER_DIGITS, _PARTITION_DIGITS))
 
 
 class Interval(NamedTuple):
@@ -94,10 +96,10 @@ class Keys:
 
     def state_of_key(self, key: bytes) -> tuple[int, int] | None:
         """Returns topic number and partition of a key of leadership; None for a key that is none."""
-        number, slash, partition = key.removeprefix(self.states.begin).partition(b"/")
-        if not slash or len(number) != _NUMBER_DIGITS or len(partition) != _PARTITION_DIGITS:
+        found = _STATE.fullmatch(key.removeprefix(self.states.begin))
+        if found is None or int(found[2]) > INT32_MAX:
             return None
-        return int(number, 16), int(partition)
+        return int(found[1], 16), int(found[2])
 
     def _below(self, folder: str) -> Interval:
         return _interval(self.root + folder.encode() + b"/")

@@ -16,7 +16,7 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore, gateway
 from kactl.stores.etcd.gateway import TOKEN_PAUSE_S, EtcdError
-from kactl.stores.etcd.messages import DeleteRange
+from kactl.stores.etcd.messages import DeleteRange, KeyValue, Put
 from kactl.stores.etcd.session import NO_SESSION
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
@@ -394,6 +394,46 @@ async def test_keys_of_other_programs_do_not_delay_a_copy(etcd: EtcdServer, clus
 
         assert not changes.whole
         assert changes.position > position
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"state/no topic's number/0000000000",
+        b"state/zzzzzzzzzzzzzzzz/0000000000",
+        b"state/0000000000000001/notanumber",
+        b"state/0000000000000001/9999999999",
+        b"state/\xff",
+        b"brokers/\xff",
+        b"assignments/\xff",
+        b"delete/\xff",
+        b"clients/\xff",
+        b"notify/isr/\xff",
+        b"notify/log-dir/\xff",
+        b"\xff",
+    ],
+)
+async def test_foreign_key_is_survived(etcd: EtcdServer, cluster: str, key: bytes) -> None:
+    async with EtcdStore([etcd.url], cluster=cluster) as store:
+        fence = await create_and_lead(store)
+        position = (await store.changes(None)).position
+        await store.notify_isr([ORDERS_0])
+        (notification,) = await store.isr_notifications()
+        root = store._client.keys.root
+        value = (await store._client.get(notification.key.encode()) or KeyValue(b"")).value
+
+        await store._client.txn([], [Put(root + key, value)])
+
+        assert [str(name) for name in (await store.changes(position)).partitions] == []
+        assert (await store.leaderships(Names.of(ALL))).found.all()
+        assert await store.partitions_begun("orders") == [0, 1, 2]
+        assert await store.topics() == ["orders"]
+        assert await store.brokers() == {}
+        await store.deletions()
+        for found in (await store.isr_notifications(), await store.log_dir_notifications()):
+            await store.delete_notifications(found, fence)
+        assert await store.isr_notifications() == await store.log_dir_notifications() == []
+        await store.check(fence)
 
 
 # -- several members, and servers with problems

@@ -68,3 +68,23 @@ async def test_stream_without_leadership_ends_when_leadership_is_needed(
     await watch._stream(watch._interval())
 
     assert watch._seen == 6  # the next stream continues here, and has the leadership written at 7 and 8
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        (b"00000000000000ff/0000000007", (255, 7)),
+        (b"00000000000000ff/2147483647", (255, 2**31 - 1)),
+        (b"00000000000000ff/2147483648", None),
+        (b"00000000000000ff/-000000007", None),
+        (b"-0000000000000ff/0000000007", None),
+        (b"00000000000000ff/0000000007/", None),
+        (b"00000000000000ff", None),
+    ],
+)
+async def test_key_that_is_no_partition_is_recognised(
+    store: EtcdStore, name: bytes, state: tuple[int, int] | None
+) -> None:
+    keys = store._client.keys
+
+    assert keys.state_of_key(keys.states.begin + name) == state
