@@ -27,6 +27,7 @@ from kactl.runtime.logs import logger
 from kactl.state.records import Changes, Names
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.deleted_topics import DeletedTopics
+from kactl.stores.formats.registration import is_broker_id
 
 from . import messages
 from .armed_watches import RevisionWatches
@@ -331,6 +332,8 @@ class ClusterWatch:
             self._fire(event, Changed.TOPIC, name)
 
     def _on_broker(self, event: WatchEvent, name: str) -> None:
+        if not is_broker_id(name):
+            return  # see `Brokers.read_all`
         if event.type == "PUT" and event.kv.version > 1:
             self._fire(event, Changed.BROKER, name)
         else:
