@@ -61,7 +61,7 @@ class TreeChanges:
         if len(names) == _TOPIC_DEPTH:
             self._topics.pop(names[0], None)
             self._topics[names[0]] = self._seq
-        elif len(names) == _STATE_DEPTH and names[1::2] == [_PARTITIONS, _STATE] and names[2].isdecimal():
+        elif len(names) == _STATE_DEPTH and names[1::2] == [_PARTITIONS, _STATE] and layout.is_partition(names[2]):
             name = TopicPartition(names[0], int(names[2]))
             self._partitions.pop(name, None)
             self._partitions[name] = self._seq
