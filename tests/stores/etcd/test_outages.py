@@ -42,7 +42,7 @@ SESSION_MS = 2_000
 # Longer than a busy machine needs to restart a server.
 LONG_MS = 30_000
 # After this time without what was written, a watch is opened again.
-SILENCE_S = 2.0
+SILENCE_S = 3.0
 ROWS = [TopicPartition("orders", number) for number in range(2_000)]
 TXN = b"/v3/kv/txn"
 
@@ -196,7 +196,7 @@ async def test_own_election_that_nobody_knows_of_does_not_block_the_next_one(
 async def test_next_session_is_reported_although_a_response_to_its_opening_is_lost(
     etcd: EtcdServer, cluster: str, proxy: Proxy
 ) -> None:
-    async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=SESSION_MS) as store:
+    async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS) as store:
         recorder = EventRecorder(store)
         first = await store.contest(7)
         keys_of_clients = store._client.keys.root + b"clients/"
@@ -246,7 +246,7 @@ async def test_changes_behind_a_silent_connection_are_reported(etcd: EtcdServer,
     """As behind a firewall that has forgotten a connection, or at a member that is cut off from the others."""
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
     store._gateway.limit_s = SILENCE_S
-    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+    async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         await store.topics()
 
@@ -259,7 +259,7 @@ async def test_changes_behind_a_silent_connection_are_reported(etcd: EtcdServer,
 async def test_copy_behind_a_silent_connection_follows_again(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
     store._gateway.limit_s = SILENCE_S
-    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+    async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         position = (await store.changes(None)).position
 
         proxy.freeze()
@@ -278,7 +278,7 @@ async def test_deletion_that_is_reported_late_does_not_concern_the_next_topic(
 ) -> None:
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
     store._gateway.limit_s = SILENCE_S
-    async with store, EtcdStore([etcd.url], cluster=cluster) as other:
+    async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         fence = await create_and_lead(other)
         await store.assignments(await store.topics())
@@ -299,8 +299,11 @@ async def test_deletion_that_is_reported_late_does_not_concern_the_next_topic(
 async def test_more_missed_changes_than_fit_into_a_response_are_reported(
     etcd: EtcdServer, cluster: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "RESPONSE_BYTES_MAX", 8 << 20)
-    async with EtcdStore([proxy.url], cluster=cluster) as store, EtcdStore([etcd.url], cluster=cluster) as other:
+    monkeypatch.setattr(gateway, "RESPONSE_BYTES_MAX", 6 << 20)
+    async with (
+        EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS) as store,
+        EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other,
+    ):
         recorder = EventRecorder(store)
         fence = await create_and_lead(other)
         await store.topics()
@@ -308,7 +311,7 @@ async def test_more_missed_changes_than_fit_into_a_response_are_reported(
 
         proxy.reachable = False
         await proxy.cut()
-        for _ in range(25):
+        for _ in range(10):
             await other.set_topic_config("large", {"note": "x" * 700_000})
         await other.commit(new_write(ALL, leader_epoch=1, expected=0), fence)
         await other.create_topic(TopicRef("more"), {}, {})
