@@ -41,6 +41,7 @@ from kactl.sasl.scram import Name as ScramName
 from .admission import group_of
 from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .counters import PeerRejected
+from .discovery_apis import API_VERSIONS_API
 
 Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 # Those with users. The other one needs a function that decides about tokens.
@@ -244,7 +245,7 @@ class Login:
         self._mechanism: Mechanism = "SCRAM-SHA-512"
         self._scram: ScramServer | None = None
         self._lifetime_ms: int | None = None  # of the token
-        self._asked_for_versions = False
+        self._knows_versions = False
         self._first_mechanism: Mechanism | None = None
         self._ends_at: float | None = None
         self.principal = principal
@@ -254,7 +255,7 @@ class Login:
         """Whether requests have to wait for the end of the first login."""
         return self.principal is None
 
-    def check(self, key: int) -> None:
+    def check(self, key: int, version: int) -> None:
         """Decide whether a request may be read now.
 
         Raises:
@@ -265,11 +266,12 @@ class Login:
                 raise PeerRejected("not_for_us", "logs in on a listener without logins: check its security.protocol")
             return
         if self.principal is None:
-            if key != API_VERSIONS or self._asked_for_versions or self._state is not _State.NO_MECHANISM:
+            if key != API_VERSIONS or self._knows_versions or self._state is not _State.NO_MECHANISM:
                 raise PeerRejected(
                     "unauthenticated", f"request {key} before the login: check the client's security.protocol"
                 )
-            self._asked_for_versions = True
+            # An unknown version is answered with the supported ones, and the client repeats the request in one of them.
+            self._knows_versions = version <= API_VERSIONS_API.version_max
         elif self._state is not _State.COMPLETE and self._authentication.demands_login:
             raise PeerRejected("unauthenticated", f"request {key} while the login is being renewed")
         elif self._ends_at is not None and _now_s() > self._ends_at:

@@ -29,7 +29,7 @@ from kactl.transports.kafka.listener.stream import Stream, shared_buffer
 from tests.support.certificates import Authority
 
 from .attack.passwords import connection
-from .client import Client, connected, part, request_class
+from .client import Client, connected, frame, part, request_class
 from .listener_stub import Answers, ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
@@ -230,6 +230,20 @@ async def test_versions_are_told_once_before_the_login() -> None:
         assert keys[36] == (0, 2)
         with pytest.raises(asyncio.IncompleteReadError):
             await client.ask(request_class(18, 0)())
+
+
+async def test_versions_can_be_told_after_an_unknown_version_of_the_request() -> None:
+    """Clients begin with the latest version that they know, and choose another one by the response."""
+    async with listening(ControllerStub(), security=security()) as (_, port), connected(port) as client:
+        later = bytearray(frame(request_class(18, 3)(client_software_name="x", client_software_version="1"), 7))
+        later[6:8] = (99).to_bytes(2)
+        client.writer.write(later)
+        refused = Client.read(request_class(18, 0)(), await client.frame(), 7)
+        assert refused.error_code is KioError.unsupported_version
+
+        versions = await client.ask(request_class(18, 3)(client_software_name="x", client_software_version="1"))
+        assert versions.error_code is KioError.none
+        assert (await log_in(client)).error_code is KioError.none
 
 
 async def test_request_that_is_too_large_before_the_login_is_not_read() -> None:
