@@ -23,7 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,8 +36,8 @@ from kactl.actors.system import Controller
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
-from kactl.sasl import ScramVerifier, verifier
-from kactl.sasl.scram import Name
+from kactl.sasl import ScramVerifier, Shape, verifier
+from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
 from kactl.transports.kafka.listener.authentication import Authentication, SecurityProtocol
@@ -63,6 +63,9 @@ class _Users:
 
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self._known if (mechanism, username) == ("SCRAM-SHA-512", USER) else None
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        return (KAFKA_SHAPE,)
 
 
 class _Client(NamedTuple):

@@ -9,7 +9,7 @@ from kactl.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import ServerTls
 from kactl.transports.kafka.listener import ListenerSecurity
-from kactl.transports.kafka.listener.authentication import Authentication, Users
+from kactl.transports.kafka.listener.authentication import Authentication, Users, new_pepper
 
 if TYPE_CHECKING:
     from kactl.stores.zookeeper.access import AccessRecords
@@ -52,11 +52,16 @@ def listener_security(
     # A certificate that no listener presents is checked, too.
     tls = listener_tls(kafka) if tls is None else tls
     users = access if users is None else users
-    security = {}
+    security, pepper = {}, new_pepper()
     for endpoint in kafka.endpoints:
         protocol = kafka.protocols.get(endpoint.listener, "PLAINTEXT")
         authentication = Authentication(
-            protocol, mechanisms=kafka.sasl_mechanisms, users=users, lifetime_ms=kafka.reauth, rules=rules
+            protocol,
+            mechanisms=kafka.sasl_mechanisms,
+            users=users,
+            lifetime_ms=kafka.reauth,
+            rules=rules,
+            pepper=pepper,
         )
         # Clients of SASL_SSL are asked for no certificate: their login is their identity.
         encrypted = tls[protocol == "SSL"].context if protocol.endswith("SSL") else None

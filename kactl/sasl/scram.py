@@ -9,7 +9,8 @@ import binascii
 import hashlib
 import hmac
 import os
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
 from .mechanism import SaslError
@@ -22,9 +23,13 @@ ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 65_536
 MESSAGE_BYTES_MAX: Final = 8192
 _NONCE_BYTES: Final = 24
-_SALT_BYTES: Final = 16
 # "n,,": neither channel binding nor another identity.
 _HEADER: Final = b"n,,"
+# A salt of Kafka's tools is a random number as text. Source: Kafka's ScramFormatter, UserScramCredentialUpsertion.
+_KAFKA_DIGITS: Final = (string.digits + string.ascii_lowercase).encode()
+_KAFKA_SALT_BITS: Final = 130
+# Nearly all numbers of so many bits; a salt of random bytes does not look like one by chance.
+_KAFKA_SALT_BYTES: Final = range(22, 27)
 
 # Derives the salted password from salt and iterations.
 Derive = Callable[[bytes, int], bytes]
@@ -127,6 +132,52 @@ class ScramVerifier(NamedTuple):
     server_key: bytes
 
 
+class Shape(NamedTuple):
+    """The part of a verifier that many users have in common, and that a challenge shows.
+
+    Attributes:
+        salt_bytes: length of a salt of random bytes; None for a salt of Kafka's tools.
+    """
+
+    iterations: int
+    salt_bytes: int | None
+
+    @classmethod
+    def of(cls, known: ScramVerifier) -> "Shape":
+        is_kafkas = len(known.salt) in _KAFKA_SALT_BYTES and not known.salt.translate(None, _KAFKA_DIGITS)
+        return cls(known.iterations, None if is_kafkas else len(known.salt))
+
+    def salt(self, random: bytes) -> bytes:
+        """Returns a salt that is made of 64 bytes."""
+        if self.salt_bytes is not None:
+            return random[: self.salt_bytes]
+        number, digits = int.from_bytes(random) >> (8 * len(random) - _KAFKA_SALT_BITS), bytearray()
+        while number:
+            number, digit = divmod(number, len(_KAFKA_DIGITS))
+            digits.append(_KAFKA_DIGITS[digit])
+        return bytes(reversed(digits))
+
+
+# Of users that `kafka-configs` makes, unless another number of iterations is named.
+KAFKA_SHAPE: Final = Shape(ITERATIONS_MIN, None)
+
+
+def decoy(name: Name, username: str, *, pepper: bytes, shapes: Collection[Shape]) -> ScramVerifier:
+    """Returns what an unknown user is challenged with. It opens nothing.
+
+    Args:
+        pepper: secret of this process. The same name has the same decoy as long as this is the same.
+        shapes: of the verifiers of known users, one of which the decoy has; that of Kafka's tools if empty.
+    """
+
+    def derived(*parts: object) -> bytes:
+        return hmac.digest(pepper, "\0".join(map(str, (name, *parts, username))).encode(), "sha512")
+
+    # A further shape changes the decoys of the names that it is chosen for, and no others.
+    shape = max(shapes or (KAFKA_SHAPE,), key=lambda shape: derived(*shape))
+    return ScramVerifier(shape.salt(derived()), shape.iterations, hmac.digest(pepper, b"", HASHES[name]), b"")
+
+
 def verifier(name: Name, password: str, *, salt: bytes, iterations: int) -> ScramVerifier:
     """Returns the verifier of a password. Takes milliseconds of processor time."""
     salted = salted_password(name, password, salt, iterations)
@@ -139,18 +190,21 @@ class ScramServer:
     """The server's side of one login.
 
     Args:
-        pepper: secret of this process. An unknown user is challenged with a salt that depends on it and on the name, so
-            that the names of users cannot be found out.
+        pepper: secret of this process. An unknown user is challenged with a decoy that depends on it and on the name,
+            so that the names of users cannot be found out.
+        shapes: of the verifiers of known users; see `decoy`.
         nonce: printable ASCII without commas; by default from the operating system.
     """
 
-    def __init__(self, name: Name, *, pepper: bytes, nonce: str | None = None) -> None:
-        self.name = name
+    def __init__(self, name: Name, *, pepper: bytes, shapes: Collection[Shape] = (), nonce: str | None = None) -> None:
+        self.name: Name = name
         self._hash = HASHES[name]
         self._pepper = pepper
+        self._shapes = shapes
         self._nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode() if nonce is None else nonce
         self._messages: list[bytes] = []
         self._verifier: ScramVerifier | None = None
+        self._is_known = False
         self.username = ""
         self.is_complete = False
 
@@ -179,12 +233,10 @@ class ScramServer:
         Args:
             known: the user's verifier; None if there is no such user.
         """
-        self._verifier = known
-        salt = (
-            hmac.digest(self._pepper, self.username.encode(), self._hash)[:_SALT_BYTES] if known is None else known.salt
-        )
-        iterations = ITERATIONS_MIN if known is None else known.iterations
-        message = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}".encode()
+        self._is_known = known is not None
+        shown = known or decoy(self.name, self.username, pepper=self._pepper, shapes=self._shapes)
+        message = f"r={self._nonce},s={base64.b64encode(shown.salt).decode()},i={shown.iterations}".encode()
+        self._verifier = shown
         self._messages.append(message)
         return message
 
@@ -200,14 +252,14 @@ class ScramServer:
             raise SaslError("the client's message does not continue the login")
         signed = b",".join([*self._messages, without_proof])
         known = self._verifier
-        stored_key = hmac.digest(self._pepper, b"", self._hash) if known is None else known.stored_key
-        signature = hmac.digest(stored_key, signed, self._hash)
+        assert known is not None, "the client has been challenged"
+        signature = hmac.digest(known.stored_key, signed, self._hash)
         given = _decoded(proof.decode(errors="replace"))
         if len(given) != len(signature):
             raise SaslError("the client's proof is malformed")
         client_key = bytes(left ^ right for left, right in zip(given, signature, strict=True))
-        matches = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored_key)
-        if known is None or not matches:
+        matches = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), known.stored_key)
+        if not self._is_known or not matches:
             raise SaslError("the client did not prove that it knows the password")
         self.is_complete = True
         return b"v=" + base64.b64encode(hmac.digest(known.server_key, signed, self._hash))

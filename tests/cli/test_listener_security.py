@@ -149,3 +149,21 @@ def test_listeners_without_an_authorizer_allow_everything() -> None:
 def test_certificate_that_is_none_is_named() -> None:
     with pytest.raises(BadConfig, match=r"kafka\.tls\.cert: /none and /none are no certificate"):
         listener_security(_kafka(tls=KafkaTlsConfig(cert="/none", key="/none")), None)
+
+
+async def test_unknown_user_is_challenged_alike_on_all_listeners() -> None:
+    """A known user is: a difference would tell that a user is unknown."""
+    kafka = KafkaConfig(
+        listeners=("A://127.0.0.1:0", "B://127.0.0.1:0"),
+        visible_on=(),
+        protocols={"A": "SASL_PLAINTEXT", "B": "SASL_PLAINTEXT"},
+    )
+    security, _ = listener_security(kafka, None)
+
+    challenges = []
+    for name in ("A", "B"):
+        login = security[name].authentication.login("127.0.0.1")
+        login.on_handshake({"mechanism": "SCRAM-SHA-512"})
+        response, _ = await login.on_authenticate({"auth_bytes": b"n,,n=nobody,r=abc"})
+        challenges.append(response["auth_bytes"].partition(b",s=")[2])
+    assert challenges[0] == challenges[1]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.sasl import SaslError, ScramClient, ScramServer, verifier
-from kactl.sasl.scram import MESSAGE_BYTES_MAX, Name
+from kactl.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
+from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"
@@ -98,6 +98,28 @@ def test_unknown_user_is_challenged_like_a_known_one() -> None:
     other = _server("nonce")
     other.begin(ScramClient(NAME, "another", "x").first())
     assert other.challenge(None).partition(b",s=")[2] != challenges[0]
+
+
+def test_decoy_keeps_its_form_when_users_of_another_form_are_added() -> None:
+    """A change of the users would otherwise tell which names are unknown."""
+    few, more = [KAFKA_SHAPE], [KAFKA_SHAPE, Shape(8192, 16)]
+    names = [f"user{number}" for number in range(60)]
+    before, after = [[decoy(NAME, name, pepper=PEPPER, shapes=shapes) for name in names] for shapes in (few, more)]
+
+    changed = [later for earlier, later in zip(before, after, strict=True) if earlier != later]
+    assert 0 < len(changed) < len(names)
+    assert {Shape.of(later) for later in changed} == {Shape(8192, 16)}
+    assert {Shape.of(earlier) for earlier in before} == {KAFKA_SHAPE}
+
+
+def test_listeners_with_the_same_secret_challenge_alike() -> None:
+    shapes = [Shape(8192, 16)]
+    assert decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes) == decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes)
+    assert decoy(NAME, "nobody", pepper=b"other", shapes=shapes) != decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes)
+    assert (
+        decoy("SCRAM-SHA-512", "nobody", pepper=PEPPER, shapes=shapes).salt
+        != decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes).salt
+    )
 
 
 def test_key_of_unknown_users_opens_nothing() -> None:

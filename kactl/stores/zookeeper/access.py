@@ -6,6 +6,7 @@ their changes have changed.
 Source: Kafka's ZkData (ConfigEntityZNode, ZkAclStore), ZkAclChangeStore.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
@@ -13,8 +14,8 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 from kactl.access import Acl, Acls, Resource, ResourceType
 from kactl.errors import StoreError
 from kactl.runtime.logs import logger
-from kactl.sasl import ScramVerifier
-from kactl.sasl.scram import Name
+from kactl.sasl import ScramVerifier, Shape
+from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.formats import access as formats
 from kactl.stores.formats.json_text import Malformed
 
@@ -52,6 +53,10 @@ class AccessRecords:
             return formats.decode_user(node[0], mechanism)
         except Malformed as error:
             raise StoreError(f"a user below {_USERS} is malformed: {error}") from None
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        """Returns the shapes of the users' verifiers: that of Kafka's tools, since the users are not listed."""
+        return (KAFKA_SHAPE,)
 
     async def acl_version(self) -> tuple[int, ...]:
         """Returns a value that differs after the lists have changed.

@@ -17,7 +17,7 @@ import enum
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import anyio.to_thread
@@ -34,8 +34,8 @@ from kactl.access import (
 )
 from kactl.errors import ErrorCode, KactlError
 from kactl.runtime.logs import logger
-from kactl.sasl import Bearer, SaslError, ScramServer, ScramVerifier, oauthbearer, verifier
-from kactl.sasl.scram import HASHES, ITERATIONS_MIN
+from kactl.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
+from kactl.sasl.scram import HASHES
 from kactl.sasl.scram import Name as ScramName
 
 from .admission import group_of
@@ -71,7 +71,6 @@ PLAIN_RATE: Final = 5.0
 PLAIN_BURST: Final = 10
 # Addresses that are remembered; the oldest is forgotten.
 _ADDRESSES_MAX: Final = 10_000
-_SALT_BYTES: Final = 16
 _PLAIN_PARTS: Final = 3
 
 
@@ -85,6 +84,9 @@ class Users(Protocol):
             KactlError: the users cannot be read.
         """
 
+    def shapes(self, mechanism: ScramName) -> Collection[Shape]:
+        """Returns the shapes of verifiers for a mechanism. Unknown users are challenged by one of them."""
+
 
 class ValidateToken(Protocol):
     """Function of the host program that decides about the tokens of OAUTHBEARER."""
@@ -94,6 +96,11 @@ class ValidateToken(Protocol):
 
         It has `VALIDATION_S`. An exception, a delay or another value denies the login.
         """
+
+
+def new_pepper() -> bytes:
+    """Returns a secret for `Authentication`."""
+    return os.urandom(32)
 
 
 class Pace:
@@ -126,6 +133,8 @@ class Authentication:
         lifetime_ms: how long a login is valid; 0 for the whole connection.
         rules: that turn the subjects of certificates into the names of principals, for protocol SSL.
         validate_token: for OAUTHBEARER, which is not offered without.
+        pepper: secret of this process, the same for all listeners with the same users: an unknown user is challenged
+            alike on each. A new one by default.
     """
 
     def __init__(
@@ -137,6 +146,7 @@ class Authentication:
         lifetime_ms: int = 0,
         rules: PrincipalRules | None = None,
         validate_token: ValidateToken | None = None,
+        pepper: bytes | None = None,
     ) -> None:
         self._validate_token = validate_token
         self.protocol = protocol
@@ -150,7 +160,7 @@ class Authentication:
         self.lifetime_ms = lifetime_ms
         self._users = users
         self._rules = rules or PrincipalRules()
-        self._pepper = os.urandom(32)
+        self._pepper = new_pepper() if pepper is None else pepper
         self._plain_checks = anyio.CapacityLimiter(_PLAIN_CHECKS)
         self._pace = Pace()
 
@@ -180,10 +190,13 @@ class Authentication:
         return name
 
     def scram(self, mechanism: ScramName) -> ScramServer:
-        return ScramServer(mechanism, pepper=self._pepper)
+        return ScramServer(mechanism, pepper=self._pepper, shapes=self._shapes(mechanism))
 
     async def verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
         return None if self._users is None else await self._users.scram_verifier(mechanism, username)
+
+    def _shapes(self, mechanism: ScramName) -> Collection[Shape]:
+        return () if self._users is None else self._users.shapes(mechanism)
 
     async def bearer(self, token: str) -> Bearer | None:
         """Returns the holder of a token; None if the host program does not know it, or does not decide."""
@@ -213,7 +226,9 @@ class Authentication:
         await asyncio.sleep(wait_s)
         for mechanism in HASHES:
             known = await self.verifier(mechanism, username)
-            salt, iterations = (self._pepper[:_SALT_BYTES], ITERATIONS_MIN) if known is None else known[:2]
+            salt, iterations, *_ = known or decoy(
+                mechanism, username, pepper=self._pepper, shapes=self._shapes(mechanism)
+            )
             given = await anyio.to_thread.run_sync(
                 functools.partial(verifier, mechanism, password, salt=salt, iterations=iterations),
                 limiter=self._plain_checks,

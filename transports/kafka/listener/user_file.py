@@ -9,7 +9,7 @@ the same name does not count. JSON is read much faster than TOML, which matters 
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from kactl.errors import BadConfig, KactlError
 from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import read_private, write_private
-from kactl.sasl import ScramVerifier
+from kactl.sasl import ScramVerifier, Shape
 from kactl.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
 from .authentication import Users
@@ -147,6 +147,7 @@ class UserFile:
         self.reload_failed = False
         try:
             self._users = read_users(path)
+            self._shapes = _shapes(self._users)
         except FileNotFoundError:
             raise BadConfig(KEY, f"{path} does not exist: make it with `kactl kafka-user add`") from None
 
@@ -162,6 +163,11 @@ class UserFile:
             except (KactlError, TimeoutError):
                 pass  # users of the file can log in also while the store is lost
         return user.verifiers.get(mechanism)
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        """See `Users`."""
+        others: Collection[Shape] = () if self._others is None else self._others.shapes(mechanism)
+        return self._shapes[mechanism].union(others)
 
     async def run(self) -> None:
         """Read the file again when it changes, until cancelled."""
@@ -182,7 +188,18 @@ class UserFile:
             log.error("the users of the Kafka listeners cannot be read again, so the previous ones stay: %s", error)
         else:
             self.reload_failed = False
+            self._shapes = _shapes(self._users)
             log.info("%d users of the Kafka listeners have been read again", len(self._users))
+
+
+def _shapes(users: Mapping[str, User]) -> Mapping[Name, frozenset[Shape]]:
+    """Returns the shapes of verifiers by mechanism."""
+    return {
+        mechanism: frozenset(
+            Shape.of(user.verifiers[mechanism]) for user in users.values() if mechanism in user.verifiers
+        )
+        for mechanism in HASHES
+    }
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:

@@ -5,7 +5,7 @@ import datetime
 import socket
 import ssl
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -19,8 +19,8 @@ from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.admin import TopicCreationRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
-from kactl.sasl import ScramClient, ScramVerifier, verifier
-from kactl.sasl.scram import Name
+from kactl.sasl import ScramClient, ScramVerifier, Shape, verifier
+from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, authentication
 from kactl.transports.kafka.listener.api_keys import API_KEY_MAX
@@ -58,6 +58,9 @@ class UserTable:
         if key not in self._known:
             self._known[key] = verifier(mechanism, PASSWORDS[username], salt=username.encode(), iterations=4096)
         return self._known[key]
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        return (KAFKA_SHAPE,)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.sasl import ScramVerifier, verifier
-from kactl.sasl.scram import Name
+from kactl.sasl import ScramVerifier, Shape, verifier
+from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.transports.kafka.listener import authentication
 from kactl.transports.kafka.listener.authentication import (
     LOGIN_TIMEOUT_S,
@@ -31,6 +32,9 @@ class Users:
 
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self.known if (mechanism, username) == ("SCRAM-SHA-512", "alice") else None
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        return (KAFKA_SHAPE,)
 
 
 def authenticating() -> Authentication:

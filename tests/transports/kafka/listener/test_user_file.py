@@ -1,16 +1,20 @@
 """The file of users of kactl's own: its form, its precedence over the cluster's users, and changes of it."""
 
+import base64
 import os
+import re
 from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import AclAuthorizer
+from kactl.cli.kafka_user import ITERATIONS
 from kactl.errors import BadConfig, StoreUnavailable
-from kactl.sasl import ScramVerifier, verifier
+from kactl.sasl import ScramClient, ScramVerifier, verifier
 from kactl.sasl.scram import Name
 from kactl.transports.kafka.listener import ListenerSecurity
+from kactl.transports.kafka.listener import authentication as authentication_module
 from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
 from kactl.transports.kafka.listener.user_file import User, UserFile, decode, encode, is_name, read_users, write_users
 
@@ -158,6 +162,69 @@ async def test_changed_file_counts_and_an_unusable_one_does_not(path: Path, capl
     write_users(path, [])
     await users.refresh()
     assert await users.scram_verifier(SHA_256, "new") is None
+
+
+async def challenge(authentication: Authentication, mechanism: Name, username: str) -> tuple[bytes, int]:
+    """Returns the salt and the number of iterations that a client receives for a name."""
+    login = authentication.login("127.0.0.1")
+    login.on_handshake({"mechanism": mechanism})
+    response, _ = await login.on_authenticate({"auth_bytes": ScramClient(mechanism, username, "x").first()})
+    fields = dict(part.partition("=")[::2] for part in response["auth_bytes"].decode().split(","))
+    return base64.b64decode(fields["s"]), int(fields["i"])
+
+
+async def test_challenge_does_not_tell_whether_a_user_of_the_file_exists(path: Path) -> None:
+    """Users as `kactl kafka-user add` makes them."""
+    made = verifier(SHA_512, "x", salt=os.urandom(16), iterations=ITERATIONS)
+    write_users(path, [User("ops", {SHA_512: made})])
+    authentication = Authentication("SASL_PLAINTEXT", mechanisms=MECHANISMS, users=UserFile(path))
+
+    known, unknown = [await challenge(authentication, SHA_512, name) for name in ("ops", "nobody")]
+
+    assert known[1] == unknown[1]
+    assert len(known[0]) == len(unknown[0])
+    assert known[0] != unknown[0]
+    assert await challenge(authentication, SHA_512, "nobody") == unknown
+    assert {(await challenge(authentication, SHA_256, name))[1] for name in ("ops", "nobody")} == {4096}
+
+
+async def test_challenge_does_not_tell_which_users_of_the_cluster_exist(path: Path) -> None:
+    """Kafka's tools store 130 random bits in base 36 as the salt. Names of both kinds may be unknown."""
+    made = verifier(SHA_512, "x", salt=os.urandom(16), iterations=ITERATIONS)
+    write_users(path, [User("ops", {SHA_512: made})])
+    authentication = Authentication("SASL_PLAINTEXT", mechanisms=MECHANISMS, users=UserFile(path, UserTable()))
+
+    challenges = [await challenge(authentication, SHA_512, f"nobody{number}") for number in range(100)]
+
+    of_file = [salt for salt, iterations in challenges if iterations == ITERATIONS]
+    of_cluster = [salt for salt, iterations in challenges if iterations == 4096]
+    assert len(of_file) + len(of_cluster) == len(challenges)
+    assert {len(salt) for salt in of_file} == {16}
+    assert of_cluster
+    assert all(re.fullmatch(rb"[0-9a-z]{22,26}", salt) for salt in of_cluster)
+
+
+async def test_password_of_an_unknown_user_costs_as_much_as_that_of_a_known_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = verifier(SHA_512, "x", salt=os.urandom(16), iterations=ITERATIONS)
+    write_users(path, [User("ops", {SHA_512: made})])
+    authentication = Authentication("SASL_SSL", mechanisms=MECHANISMS, users=UserFile(path))
+    spent: list[tuple[Name, int]] = []
+
+    def counted(name: Name, password: str, *, salt: bytes, iterations: int) -> ScramVerifier:
+        spent.append((name, iterations))
+        return verifier(name, password, salt=salt, iterations=iterations)
+
+    monkeypatch.setattr(authentication_module, "verifier", counted)
+    costs = []
+    for name in ("ops", "nobody"):
+        assert not await authentication.is_password(name, "wrong", "127.0.0.1")
+        costs.append(spent.copy())
+        spent.clear()
+
+    assert costs[0] == costs[1]
+    assert (SHA_512, ITERATIONS) in costs[0]
 
 
 async def test_clients_log_in_by_the_file(path: Path) -> None:

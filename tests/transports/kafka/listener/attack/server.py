@@ -16,6 +16,7 @@ import ssl
 import sys
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from kactl.access import AclAuthorizer, Acls, BrokerPrincipals
@@ -24,8 +25,8 @@ from kactl.cli.serving import collecting
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
-from kactl.sasl import ScramVerifier, verifier
-from kactl.sasl.scram import Name
+from kactl.sasl import ScramVerifier, Shape, verifier
+from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import (
     KafkaListener,
@@ -139,6 +140,9 @@ class Users:
 
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self._known.get(username) if mechanism == "SCRAM-SHA-512" else None
+
+    def shapes(self, mechanism: Name) -> Collection[Shape]:
+        return (KAFKA_SHAPE,)
 
 
 def _rss() -> int:
