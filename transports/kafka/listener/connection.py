@@ -52,6 +52,7 @@ from .relayed_apis import RELAYED_APIS
 from .responses import Handler, result
 from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from .stream import Stream
+from .waits import WAITS, Waits
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -140,6 +141,8 @@ class Connection:
         self._is_reported = False
         self._turns = 0
         self._is_ending = False
+        self._waits = Waits()
+        stream.on_end = self._waits.end
         self.is_busy = False
 
     async def run(self) -> None:
@@ -149,6 +152,7 @@ class Connection:
             Refused: a request was rejected; close the connection.
             OSError: the connection was lost.
         """
+        WAITS.set(self._waits)
         login_limit = None
         if self._login.is_pending:
             login_limit = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT_S, self._end_pending_login)

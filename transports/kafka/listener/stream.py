@@ -31,6 +31,7 @@ class Stream(asyncio.BufferedProtocol):
 
     Attributes:
         is_lost: whether the connection is lost.
+        on_end: called when the peer sends no more, or the connection is lost.
     """
 
     transport: asyncio.Transport
@@ -43,6 +44,7 @@ class Stream(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_eof = False
         self.is_lost = False
+        self.on_end: Callable[[], None] = lambda: None
         self._error: Exception | None = None
         self._readable: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -135,6 +137,7 @@ class Stream(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._is_eof = True
         self._wake()
+        self.on_end()
         # Requests that were sent before are still answered. TLS ends both directions at once.
         return self.transport.get_extra_info("sslcontext") is None
 
@@ -143,6 +146,7 @@ class Stream(asyncio.BufferedProtocol):
         self._error = exc
         self._wake()
         self.resume_writing()
+        self.on_end()
         # The callback refers to the connection, which refers to this stream: without the cycle, all of it is freed now.
         on_lost, self._on_lost = self._on_lost, None
         if on_lost is not None:

@@ -1,9 +1,9 @@
 """Handlers of the admin requests about topics: CreateTopics, DeleteTopics, CreatePartitions.
 
 The topics of a request are sent to the controller one by one, and each has its own result. Then the handler waits for
-all of them together, until the timeout of the request. An action that is not complete by then continues, and its result
-is REQUEST_TIMED_OUT. A timeout of zero returns that result at once. The handler does not wait for a validate-only
-request.
+all of them together, until the timeout of the request, or until the client has left. An action that is not complete by
+then continues, and its result is REQUEST_TIMED_OUT. A timeout of zero returns that result at once. The handler does not
+wait for a validate-only request.
 
 Source: the results of the classic controller's ZkAdminManager and AutoTopicCreation.
 """
@@ -22,6 +22,7 @@ from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .field_types import Values
 from .responses import Handler, error_of, result
 from .served_controller import ServedController
+from .waits import WAIT_MAX_MS, waiting
 
 # Number of partitions or replicas if the client uses the default.
 _DEFAULT: Final = -1
@@ -190,8 +191,8 @@ class _Deadline:
     """Timeout of a request, from now on."""
 
     def __init__(self, timeout_ms: int) -> None:
-        self._timeout_ms = timeout_ms
-        self._until_s = anyio.current_time() + timeout_ms / 1000
+        self._timeout_ms = min(timeout_ms, WAIT_MAX_MS)
+        self._until_s = anyio.current_time() + self._timeout_ms / 1000
 
     async def wait(self, results: dict[Any, dict[str, Any]], waits: dict[Any, _Wait]) -> None:
         """Wait for all actions. An action that fails, or is not complete in time, gets the error as its result."""
@@ -200,7 +201,10 @@ class _Deadline:
             try:
                 if self._timeout_ms <= 0:
                     raise ActionTimedOut("the action", self._timeout_ms)
-                await wait(max(remaining_ms, 0.0))
+                with waiting() as scope:
+                    await wait(max(remaining_ms, 0.0))
+                if scope.cancelled_caught:
+                    raise ActionTimedOut("the action", self._timeout_ms)
             except Exception as error:
                 results[key] |= result(*error_of(error))
 

@@ -1,18 +1,23 @@
 """Requests of admin tools about topics over the wire, and their responses, in every version."""
 
 import datetime
+import socket
+import struct
 import uuid
 from typing import Any
 
+import anyio
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import KactlError, NotController, NotFound, TopicDeletionDisabled, TopicExists
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
+from kactl.telemetry.attempts import Attempt
+from kactl.transports.kafka.listener.waits import WAIT_MAX_MS
 
-from .client import connected, part, request_class
-from .listener_stub import ControllerStub, listening
+from .client import connected, frame, part, request_class
+from .listener_stub import ControllerStub, listening, until
 
 pytestmark = pytest.mark.anyio
 
@@ -165,6 +170,66 @@ async def test_creation_that_takes_too_long_times_out() -> None:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1))
 
     assert answer.topics[0].error_code is KioError.request_timed_out
+
+
+class Endless(ControllerStub):
+    """Stub whose topics never get leaders."""
+
+    def __init__(self) -> None:
+        super().__init__({TopicCreationRequested: lambda request: ORDERS})
+        self.waiting = 0
+
+    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
+        self.waits.append(("led", topic, timeout_ms))
+        self.waiting += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.waiting -= 1
+
+
+LONGEST = datetime.timedelta(milliseconds=2**31 - 1)
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_wait_of_a_client_that_has_left_ends_and_frees_its_place(is_reset: bool) -> None:
+    controller, attempts = Endless(), list[Attempt]()
+    request = creation(7, "orders", "invoices", partitions=1, factor=1, timeout=LONGEST)
+    async with listening(controller, audit=attempts.append) as (listener, port), connected(port) as client:
+        client.writer.write(frame(request, 1))
+        await until(lambda: controller.waiting > 0)
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)  # close at once, by a reset
+            client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        client.writer.close()
+
+        await until(lambda: not listener.counters.connections)
+
+    assert controller.waiting == 0
+    assert len(controller.requests) == 2  # they are carried out all the same
+    assert [(attempt.outcome, attempt.detail) for attempt in attempts] == [("failed", "REQUEST_TIMED_OUT")]
+
+
+async def test_client_that_sends_no_more_receives_a_response_without_the_wait() -> None:
+    controller = Endless()
+    request = creation(7, "orders", partitions=1, factor=1, timeout=LONGEST)
+    async with listening(controller) as (_, port), connected(port) as client:
+        client.writer.write(frame(request, 1))
+        await until(lambda: controller.waiting > 0)
+        client.writer.write_eof()
+        with anyio.fail_after(20):
+            answer = client.read(request, await client.frame(), 1)
+
+    assert answer.topics[0].error_code is KioError.request_timed_out
+
+
+async def test_wait_has_a_limit_of_its_own() -> None:
+    """The end of a client is not noticed if its host is lost."""
+    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    async with listening(controller) as (_, port), connected(port) as client:
+        await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=LONGEST))
+
+    assert controller.waits[0][2] <= WAIT_MAX_MS
 
 
 @pytest.mark.parametrize("version", range(8))
