@@ -1,7 +1,9 @@
 """Targets and outcomes of the requests that change something, for the audit trail.
 
-Changes have their outcome, by the errors in the response. A broker's response to a relayed change is not read, so its
-outcome is unknown here; the broker's own log has it, under kactl's name.
+Changes have their outcome, by the errors in the response. An action that is not complete in time continues, and one
+that ends with an unexpected error, such as the loss of the store, may have happened: neither has failed. A broker's
+response to a relayed change is not read, so its outcome is unknown here; the broker's own log has it, under kactl's
+name.
 """
 
 from collections.abc import Iterator
@@ -68,11 +70,15 @@ def _names(value: Any, field: str = "") -> Iterator[str]:
 
 def outcome_of(response: Values) -> tuple[Outcome, str]:
     """Returns the outcome of a change, and the names of its errors."""
-    codes = list(_codes(response))
-    errors = sorted({ErrorCode(code).name for code in codes if code})
+    errors = {ErrorCode(code) for code in _codes(response) if code}
+    detail = ", ".join(sorted(error.name for error in errors))
     if not errors:
         return "done", ""
-    return ("partly" if any(_leaf_codes(response)) else "failed"), ", ".join(errors)
+    if errors == {ErrorCode.REQUEST_TIMED_OUT}:
+        return "unfinished", detail
+    if ErrorCode.REQUEST_TIMED_OUT in errors or any(_leaf_codes(response)):
+        return "partly", detail
+    return ("unknown" if ErrorCode.UNKNOWN_SERVER_ERROR in errors else "failed"), detail
 
 
 def _codes(value: Any) -> Iterator[int]:

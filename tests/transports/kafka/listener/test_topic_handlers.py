@@ -10,7 +10,7 @@ import anyio
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import KactlError, NotController, NotFound, TopicDeletionDisabled, TopicExists
+from kactl.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
 from kactl.telemetry.attempts import Attempt
@@ -172,6 +172,31 @@ async def test_creation_that_takes_too_long_times_out() -> None:
     assert answer.topics[0].error_code is KioError.request_timed_out
 
 
+UNKNOWN = "UNKNOWN_SERVER_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("results", "is_slow", "outcome", "detail"),
+    [
+        ({"a": TopicRef("a"), "b": TopicRef("b")}, False, "done", ""),
+        ({"a": TopicRef("a"), "b": TopicRef("b")}, True, "unfinished", "REQUEST_TIMED_OUT"),
+        ({"a": TopicRef("a"), "b": TopicExists("b")}, True, "partly", "REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS"),
+        ({"a": TopicRef("a"), "b": StoreUnavailable("gone")}, False, "partly", UNKNOWN),
+        ({"a": TopicExists("a"), "b": StoreUnavailable("gone")}, False, "unknown", f"TOPIC_ALREADY_EXISTS, {UNKNOWN}"),
+        ({"a": TopicExists("a"), "b": TopicExists("b")}, False, "failed", "TOPIC_ALREADY_EXISTS"),
+    ],
+)
+async def test_trail_does_not_call_failed_what_may_have_happened(
+    results: dict[str, Any], is_slow: bool, outcome: str, detail: str
+) -> None:
+    controller, attempts = ControllerStub({TopicCreationRequested: lambda one: results[one.topic]}), list[Attempt]()
+    controller.done = not is_slow
+    async with listening(controller, audit=attempts.append) as (_, port), connected(port) as client:
+        await client.ask(creation(7, *results, partitions=1, factor=1))
+
+    assert [(attempt.outcome, attempt.detail) for attempt in attempts] == [(outcome, detail)]
+
+
 class Endless(ControllerStub):
     """Stub whose topics never get leaders."""
 
@@ -207,7 +232,7 @@ async def test_wait_of_a_client_that_has_left_ends_and_frees_its_place(is_reset:
 
     assert controller.waiting == 0
     assert len(controller.requests) == 2  # they are carried out all the same
-    assert [(attempt.outcome, attempt.detail) for attempt in attempts] == [("failed", "REQUEST_TIMED_OUT")]
+    assert [(attempt.outcome, attempt.detail) for attempt in attempts] == [("unfinished", "REQUEST_TIMED_OUT")]
 
 
 async def test_client_that_sends_no_more_receives_a_response_without_the_wait() -> None:
