@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, NamedTuple
 
 from kactl.errors import ErrorCode, MalformedMessage
+from kactl.telemetry.attempts import Outcome
 from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .admission import Admission, Slot
@@ -47,7 +48,7 @@ from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_r
 from .limits import ELEMENT_COST, FREE_SIZE, KIB, MIB, Limits
 from .permits import Permits
 from .pools import Pools, Share
-from .relay import Relay
+from .relay import NO_BROKER, Relay
 from .relayed_apis import RELAYED_APIS
 from .responses import Handler, result
 from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
@@ -398,11 +399,17 @@ class Connection:
         async with self._take_turn() as turn:
             body = await turn.steps(api.request.writing(verdict.request, head.version))
         anew = _header_of(content, flexible=api.request.is_flexible(head.version)) + body
+        outcome: Outcome = "unknown"
+        detail = RELAYED
         try:
             await self._relayed(self._relay, head._replace(left=len(anew)), _whole(anew))
+        except PeerRejected as rejection:
+            if rejection.kind == NO_BROKER:
+                outcome, detail = "failed", str(rejection)
+            raise
         finally:
             if api.key in CHANGES and not verdict.request.get("validate_only"):
-                self._permits.record(api, verdict.request, principal, "unknown", RELAYED)
+                self._permits.record(api, verdict.request, principal, outcome, detail)
 
     # -- identification ------------------------------------------------------------------------------------------------
 

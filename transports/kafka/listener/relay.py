@@ -34,6 +34,8 @@ log = logger(__name__)
 CONNECT_TIMEOUT_S: Final = 5.0
 # No request to any broker takes longer; clients time out after 60 s at most.
 RESPONSE_TIMEOUT_S: Final = 120.0
+# Kind of the rejection of a request that was sent to no broker.
+NO_BROKER: Final = "no_broker"
 
 _LENGTH: Final = struct.Struct(">i")
 # Of the login. A relayed request keeps the client's own.
@@ -177,7 +179,7 @@ class Relay:
             self._broker = broker
             assert self._stream is not None
             return self._stream
-        raise PeerRejected("no_broker", f"request {head.key} is for a broker, and {self._none_available()}")
+        raise PeerRejected(NO_BROKER, f"request {head.key} is for a broker, and {self._none_available()}")
 
     def _none_available(self) -> str:
         """Returns why there is no broker."""

@@ -425,6 +425,19 @@ async def test_trail_has_relayed_changes_and_denials_with_the_client() -> None:
     ]
 
 
+async def test_trail_has_a_change_that_no_broker_received_as_failed() -> None:
+    controller, attempts = ControllerStub(), list[Attempt]()
+    own = security((topic("mine"), WRITES_CONFIGS))
+    async with listening(controller, security=own, audit=attempts.append) as (_, port), connected(port) as client:
+        await log_in(client, "alice")
+        client.writer.write(frame(configs(44, 1, OWN), 7))
+        assert await client.is_closed()
+
+    (attempt,) = attempts
+    assert (attempt.outcome, attempt.target) == ("failed", "mine")
+    assert "no broker with a listener INTERNAL is available" in attempt.detail
+
+
 @pytest.mark.parametrize(
     ("response", "outcome"),
     [
