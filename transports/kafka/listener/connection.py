@@ -41,7 +41,7 @@ from .config_handlers import ConfigHandlers
 from .counters import ListenerCounters, PeerRejected
 from .discovery_apis import API_VERSIONS_API
 from .discovery_handlers import UNSUPPORTED
-from .fair_queue import FairQueues, StepRunner
+from .fair_queue import FairQueues, StepRunner, Turns
 from .field_types import STRING, Elements, Reader, Steps, TooManyElements, Values, whole
 from .frames import Frames, Head, drained
 from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_request
@@ -140,7 +140,7 @@ class Connection:
         self._peer = peer
         self._claim: Claim | None = None
         self._is_reported = False
-        self._turns = 0
+        self._turns = Turns()
         self._is_ending = False
         self._waits = Waits()
         stream.on_end = self._waits.end
@@ -420,8 +420,7 @@ class Connection:
     def _take_turn(self) -> AbstractAsyncContextManager[StepRunner]:
         """Wait for a turn. Brokers, unidentified connections from their addresses, and others have separate queues."""
         kind = "brokers" if self._is_broker else "candidates" if self._slot.is_candidate else "clients"
-        self._turns += 1
-        return self._shared.turns.take(kind, had=self._turns)
+        return self._shared.turns.take(kind, self._turns)
 
     async def _identify(self, head: Head) -> None:
         """Treat the connection as a broker's while `identity` identifies it as one."""

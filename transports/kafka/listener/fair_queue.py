@@ -3,20 +3,42 @@
 The loop cannot interrupt the decoding of a request or the encoding of its response. Connections of one kind do this
 work one at a time, in steps; the loop runs everything else between two steps, and between two connections. Each kind
 therefore takes one step per iteration of the loop, whatever the number of its connections, and clients cannot delay
-brokers. The waiting connection that has had the fewest turns is next: a connection that sends requests without end
-delays only others that do the same.
+brokers. The waiting connection that has had the fewest turns lately is next: a connection that sends requests without
+end delays only others that do the same. Earlier turns count less and less; otherwise new connections would precede one
+that has been open for long.
 """
 
 import asyncio
 import contextlib
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Iterable
-from typing import TypeVar
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
 
 from .field_types import Steps
 
 _T = TypeVar("_T")
+
+# After this time a turn counts half. A tool that sends a request each second has about three turns, and one that sends
+# without a pause has hundreds.
+_HALF_S: Final = 1.0
+
+
+class Turns:
+    """The turns that one connection has had lately."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._count = 0.0
+        self._counted_s = now_s()
+
+    def take(self) -> float:
+        """Count a turn. Returns the number of turns, of which earlier ones count less."""
+        now_s = self._now_s()
+        self._count = self._count * 0.5 ** ((now_s - self._counted_s) / _HALF_S) + 1
+        self._counted_s = now_s
+        return self._count
 
 
 class StepRunner:
@@ -45,14 +67,14 @@ class FairQueues:
         self._runner = StepRunner()
 
     @contextlib.asynccontextmanager
-    async def take(self, kind: str, *, had: int) -> AsyncIterator[StepRunner]:
+    async def take(self, kind: str, turns: Turns) -> AsyncIterator[StepRunner]:
         """Wait for a turn. The next turn begins in a later iteration of the loop.
 
         Args:
-            had: the number of turns that the connection has had.
+            turns: of the connection.
         """
         queue = self._queues[kind]
-        await queue.acquire(had)
+        await queue.acquire(turns.take())
         try:
             yield self._runner
         finally:
@@ -63,14 +85,14 @@ class FairQueues:
 
 
 class _Queue:
-    """A lock that is acquired by the waiter that has held it least often."""
+    """A lock that is acquired by the waiter that has held it least often lately."""
 
     def __init__(self) -> None:
         self._is_taken = False
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
         self._number = itertools.count()
 
-    async def acquire(self, had: int) -> None:
+    async def acquire(self, had: float) -> None:
         if not self._is_taken:
             self._is_taken = True
             return
