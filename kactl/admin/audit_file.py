@@ -12,9 +12,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kactl.errors import BadConfig
+from kactl.runtime.logs import logger
 from kactl.runtime.private_files import make_folder
 
 from .schema import AuditRecord
+
+log = logger(__name__)
 
 KEY: Final = "audit.folder"
 NAME: Final = "audit.log"
@@ -42,6 +45,7 @@ class AuditFile:
         self._folder = folder
         self._bytes_max = bytes_max
         self._count_max = count_max
+        self._is_stuck = False  # the last rotation has failed
         try:
             self.last_seq = _last_seq(folder)
             self._descriptor: int | None = self._open()
@@ -49,13 +53,16 @@ class AuditFile:
             raise BadConfig(KEY, f"{folder} cannot be used: {error.strerror}") from None
 
     def write(self, content: bytes) -> None:
-        """Append lines.
+        """Append lines. A file that is large enough is rotated before; if it cannot be, it grows.
 
         Raises:
             OSError: none of them was written.
         """
         if self._descriptor is None:
             self._descriptor = self._open()
+        if os.fstat(self._descriptor).st_size > self._bytes_max:
+            os.fsync(self._descriptor)
+            self._descriptor = self._rotated(self._descriptor)
         end = os.fstat(self._descriptor).st_size
         rest = memoryview(content)
         try:
@@ -64,8 +71,6 @@ class AuditFile:
         except OSError:
             os.ftruncate(self._descriptor, end)
             raise
-        if end + len(content) > self._bytes_max:
-            self._rotate()
 
     def sync(self) -> None:
         """Force written records to the disk, so that they survive a crash of the machine.
@@ -87,13 +92,30 @@ class AuditFile:
             self._folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE
         )
 
-    def _rotate(self) -> None:
-        self.sync()
-        self.close()
-        _path(self._folder, self._count_max - 1).unlink(missing_ok=True)
-        for age in range(self._count_max - 2, -1, -1):
-            if _path(self._folder, age).exists():
-                _path(self._folder, age).rename(_path(self._folder, age + 1))
+    def _rotated(self, descriptor: int) -> int:
+        """Begin a new file. Returns its descriptor, or the same one if that is not possible."""
+        try:
+            self._move()
+            begun = self._open()
+        except OSError as error:
+            if not self._is_stuck:
+                log.error("%s cannot be rotated (%s), and grows: check the folder", self._folder / NAME, error.strerror)
+            self._is_stuck = True
+            return descriptor
+        self._is_stuck = False
+        os.close(descriptor)
+        return begun
+
+    def _move(self) -> None:
+        """Make room for a new file: each file takes the place of the next older one, up to a gap."""
+        if not _path(self._folder, 0).exists():
+            return  # the last attempt could move it, and not begin another
+        last = self._count_max - 1
+        gap = next((age for age in range(1, last) if not _path(self._folder, age).exists()), last)
+        if not last:
+            _path(self._folder, 0).unlink()
+        for age in range(gap - 1, -1, -1):
+            _path(self._folder, age).replace(_path(self._folder, age + 1))
 
 
 class Verified(NamedTuple):

@@ -86,6 +86,46 @@ def test_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert verify(tmp_path / "audit") == (3, 1, 3, ())
 
 
+async def test_file_that_cannot_be_rotated_grows_without_repetitions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An older file is kept where a folder is in the way."""
+    obstacle = tmp_path / f"{NAME}.2"
+    obstacle.mkdir()
+    (obstacle / "file").touch()
+    (tmp_path / f"{NAME}.1").write_bytes(line(1))
+    (tmp_path / NAME).write_bytes(line(2))
+    trail = AuditTrail(file=opened(tmp_path, bytes_max=100))
+
+    for _ in range(3):
+        trail.add(**FIELDS)
+        assert await trail.flush()
+    obstacle.rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        trail.add(**FIELDS)
+        assert await trail.flush()
+    await trail.close()
+
+    assert [record.message for record in caplog.records if "cannot be rotated" in record.message] == [
+        f"{tmp_path / NAME} cannot be rotated (Is a directory), and grows: check the folder"
+    ]
+    found = verify(tmp_path)
+    assert (found.first, found.last, found.records, found.problems) == (2, 7, 6, ())
+
+
+def test_files_behind_a_gap_are_not_moved(tmp_path: Path) -> None:
+    """A rotation that has failed on its way leaves one; the next one would otherwise remove a further file."""
+    for age, seq in ((3, 1), (2, 2), (0, 3)):
+        (tmp_path / (f"{NAME}.{age}" if age else NAME)).write_bytes(line(seq))
+    file = opened(tmp_path, bytes_max=100, count_max=4)
+
+    file.write(line(4))
+    file.close()
+
+    found = verify(tmp_path)
+    assert (found.first, found.last, found.records, found.problems) == (1, 4, 4, ())
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
