@@ -1,5 +1,6 @@
 """Check of the addresses that participants advertise, before a controller registers them."""
 
+import weakref
 from typing import Final, Protocol
 
 import anyio
@@ -13,6 +14,9 @@ log = logger(__name__)
 
 # Connections that one controller opens at a time: all participants may register again at the same moment.
 _DIALS_MAX: Final = 32
+# Of these, connections for one participant, whatever it advertises. A start does not wait for the check of an earlier
+# start whose host does not answer.
+DIALS_EACH_MAX: Final = 2
 
 
 class Verify(Protocol):
@@ -33,6 +37,8 @@ class EndpointCheck:
         self._verify = verify
         self._required = required
         self._dials = anyio.CapacityLimiter(_DIALS_MAX)
+        # By broker, while a check of it runs or waits.
+        self._of_broker: weakref.WeakValueDictionary[int, anyio.Semaphore] = weakref.WeakValueDictionary()
 
     async def before(self, request: SessionRequest, link: ParticipantLink) -> None:
         """Check the address in a Register or a VerifyEndpoint.
@@ -44,8 +50,9 @@ class EndpointCheck:
             return
         if self._port.standby() is not None:
             return
+        turns = self._of_broker.setdefault(link.broker, anyio.Semaphore(DIALS_EACH_MAX))
         try:
-            async with self._dials:
+            async with turns, self._dials:
                 await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port)
         except EndpointUnreachable as error:
             # Shown for a registration that exists: a session with the store may have begun without a controller.

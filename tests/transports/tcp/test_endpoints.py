@@ -17,7 +17,7 @@ from kactl.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until
-from kactl.transports.tcp.endpoint_check import EndpointCheck
+from kactl.transports.tcp.endpoint_check import DIALS_EACH_MAX, EndpointCheck
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
 
@@ -239,6 +239,34 @@ async def test_failure_is_forgotten_when_the_participant_is_found() -> None:
     await check.before(request, link)
 
     assert port.unverified == {link: ""}
+
+
+async def test_checks_of_one_participant_leave_room_for_those_of_others() -> None:
+    """A participant that advertises addresses which nothing answers, over any number of its links."""
+    begun, verified = list[int](), list[int]()
+
+    async def verify(broker: int, *_: object) -> None:
+        begun.append(broker)
+        if broker == 1:
+            await anyio.sleep_forever()
+        verified.append(broker)
+
+    check = EndpointCheck(ContractOffice(), verify, required=True)
+
+    async def checked(broker: int, incarnation: int) -> None:
+        request = VerifyEndpoint(broker, bytes([incarnation]) * 16, Endpoint("PEER", "192.0.2.1", 7373))
+        await check.before(request, ParticipantLink(broker, request.incarnation))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(checked, 1, number)
+        await until(lambda: begun)
+        with anyio.fail_after(PATIENCE_S):
+            await checked(2, 0)
+        assert begun.count(1) <= DIALS_EACH_MAX
+        tasks.cancel_scope.cancel()
+
+    assert verified == [2]
 
 
 @pytest.mark.slow  # a participant waits for its link for two seconds
