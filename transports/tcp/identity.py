@@ -80,9 +80,16 @@ Identify = Callable[[PeerCertificate], Identity]
 
 
 def identities(certificate: PeerCertificate, identify: Identify | None) -> Sequence[Identity]:
-    """Returns the identities of a certificate; those that `identify` finds, if it is given."""
+    """Returns the identities of a certificate; those that `identify` finds, if it is given.
+
+    Raises:
+        TypeError: `identify` returned another value. It may raise any exception, too.
+    """
     if identify is not None:
-        return [identify(certificate)]
+        found_one = identify(certificate)
+        if not isinstance(found_one, Identity):
+            raise TypeError(f"identify returned a {type(found_one).__name__}, and no Identity")
+        return [found_one]
     found = []
     for uri in certificate.uris:
         try:

@@ -177,6 +177,11 @@ class Listener:
         except asyncio.CancelledError as error:
             _give_up(link, str(error) or "the listener is closed")
             raise
+        except Exception:
+            # Its time limit has ended here, and its silence is not watched before it is served.
+            self._metrics.handshake_failed("error")
+            _give_up(link, "its handshake failed unexpectedly")
+            raise
         finally:
             if link is None:
                 accepted.close()

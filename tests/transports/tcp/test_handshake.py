@@ -26,7 +26,7 @@ from kactl.errors import (
 from kactl.messages.admin import TopicDeletionRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.messages.following import FollowerReportsRequested
-from kactl.messages.sessions import Heartbeat, Register, VerifyEndpoint
+from kactl.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
@@ -226,6 +226,40 @@ async def test_identities_may_be_found_by_a_function(pki: Pki) -> None:
     ):
         await opened(link)
         assert "claims to be kactl://kactl/participant/2" in await reason_of(other)
+
+
+@pytest.mark.parametrize("name", ["", "any"])
+@pytest.mark.parametrize("found", [None, "kactl://kactl/spectator/any"])
+async def test_function_that_returns_no_identity_denies_and_closes_the_connection(
+    pki: Pki, found: Any, name: str
+) -> None:
+    tls = pki.tls("kactl://kactl/controller/100", "kactl://kactl/spectator/any")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(tls.cert, tls.key)
+    async with controller(tls=tls, identify=lambda _: found) as network, raw_client(network.address, context) as client:
+        with pytest.raises(NotAuthorized, match="identify returned a"):
+            await client.greet(hello_of(name, role=Role.SPECTATOR))
+        await client.ended()
+
+
+async def test_connection_ends_if_its_handshake_fails_unexpectedly(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing else would end it: it has no time limit any more, and its silence is not watched yet."""
+
+    class Faulty(ContractOffice):
+        calls = 0
+
+        def standby(self) -> NotController | None:
+            self.calls += 1
+            if self.calls == 2:  # after the handshake
+                raise RuntimeError("a bug")
+            return super().standby()
+
+    async with controller(Faulty()) as network, raw_client(network.address) as client:
+        with pytest.raises(EOFError):
+            await client.greet(hello_of())
+
+    assert "a bug" in caplog.text
 
 
 async def test_tls_before_version_1_3_is_refused(pki: Pki) -> None:
