@@ -59,9 +59,12 @@ async def resolve(address: Address) -> list[Resolved]:
     """
     loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
     try:
-        found = socket.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        found = await loop.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE)
+        try:
+            found = socket.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            found = await loop.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE)
+    except ValueError as error:  # of the codec for names, or of a null character
+        raise OSError(f"{address.host!r} is no name of a host: {error}") from None
     return list(dict.fromkeys(Resolved(family, sockaddr) for family, _, _, _, sockaddr in found))
 
 

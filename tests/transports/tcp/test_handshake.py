@@ -442,6 +442,33 @@ async def test_participant_sends_no_plain_text_to_another_host() -> None:
         assert "has no TLS" in await reason_of(link)
 
 
+# Names of hosts that no resolver is asked about.
+IMPOSSIBLE = ["a..b", f"{'a' * 64}.example"]
+
+
+@pytest.mark.parametrize("host", IMPOSSIBLE)
+async def test_impossible_name_of_a_controller_leaves_the_others(host: str) -> None:
+    limits = msgspec.structs.replace(QUICK, dials=1)
+    async with controller() as network:
+        other = TcpNetwork(controllers=[f"{host}:7373"], limits=limits)
+        async with other.participant_side(ContractPort(1)) as link:
+            assert "is no name of a host" in await reason_of(link)
+        assert network.address is not None
+        other = TcpNetwork(controllers=[f"{host}:7373", network.address], limits=limits)
+        async with other.participant_side(ContractPort(1)) as link:
+            await opened(link)
+
+
+@pytest.mark.parametrize("host", IMPOSSIBLE)
+async def test_impossible_name_cannot_be_listened_on_or_verified(host: str) -> None:
+    with pytest.raises(BadConfig, match="is no name of a host"):
+        async with TcpNetwork(listen=f"{host}:0").controller_side(ContractOffice()):
+            pass
+    async with controller() as network:
+        with pytest.raises(EndpointUnreachable):
+            await network.verify(1, bytes(16), host, 7373)
+
+
 async def test_address_in_use_is_reported() -> None:
     async with controller() as network:
         other = TcpNetwork(listen=network.address)
