@@ -98,7 +98,10 @@ class Link(asyncio.Protocol):
         self.abort("the peer has closed the connection")
 
     def close(self, reason: str) -> None:
-        """Write the waiting messages, then close. Requests that wait for an answer fail at once."""
+        """Write the waiting messages, then close. Requests that wait for an answer fail at once.
+
+        Nothing more is read: it would not be handled, and a peer may send without end.
+        """
         if self._is_closing or self._transport is None:
             self.abort(reason)
             return
@@ -106,6 +109,9 @@ class Link(asyncio.Protocol):
         self._fail_requests(reason)
         self._loop.call_later(_FLUSH_S, self.abort, reason)
         self._write()
+        if self._reads and not self._transport.is_closing():
+            self._reads = False
+            self._transport.pause_reading()
 
     def abort(self, reason: str) -> None:
         """Close at once."""
@@ -206,6 +212,8 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received_at = self._loop.time()
+        if self._is_closing:
+            return
         if len(self._first) < 8:
             self._first += data[: 8 - len(self._first)]
         self._decoder.feed(data)

@@ -31,12 +31,13 @@ from kactl.testing.contracts.link_support import ContractOffice, ContractPort, a
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
 from kactl.testing.fault_proxy import FaultProxy
 from kactl.transports.base import Transport
+from kactl.transports.tcp import link as link_module
 from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
 
-from .support import hello_of, raw_client
+from .support import RawClient, hello_of, raw_client
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +155,35 @@ async def test_link_is_not_read_while_too_much_is_unhandled() -> None:
 
             may_answer.set()
             await until(lambda: began == 8)
+
+
+async def test_link_that_is_closing_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes what waits, for a moment. What the peer sends meanwhile would be kept and not handled."""
+    monkeypatch.setattr(link_module, "_FLUSH_S", 0.5)
+    network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
+
+    async def flood(client: RawClient) -> None:
+        for _ in range(256):
+            await client.write(bytes(1 << 20))
+
+    async with (
+        network.controller_side(ContractOffice()) as transport,
+        anyio.create_task_group() as tasks,
+        raw_client(network.address) as hostile,
+        raw_client(network.address) as later,
+    ):
+        await hostile.greet(hello_of(1))
+
+        async def deliver() -> None:
+            with pytest.raises(BrokerUnreachable, match="later link"):
+                await transport.connect(Broker(1, 0)).deliver(large_order(16 << 20))
+
+        tasks.start_soon(deliver)
+        await hostile.reader.read(1)  # the order is being written, and this is the last read
+        await later.greet(hello_of(1))
+
+        with pytest.raises(ConnectionError):
+            await flood(hostile)
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
