@@ -19,6 +19,7 @@ from kactl.access import Principal
 from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
+from kactl.runtime.addresses import group_of
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
@@ -105,7 +106,7 @@ class ServerPolicy:
         if known is None and guesses and not is_open and await self._credentials.catch_up():
             known = identify(http, self._credentials, self._certificates)
         if known is None and not is_open:
-            address = address_of(http) or ""
+            address = group_of(address_of(http) or "")
             wait_s = self._failures.add(address) if guesses else self._strangers.take(address)
             if wait_s:
                 raise _too_many("requests without a valid token come from this address", wait_s, closes=True)

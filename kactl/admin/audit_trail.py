@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from kactl.runtime.addresses import group_of
 from kactl.runtime.logs import logger
 
 from .audit_file import AuditFile
@@ -125,7 +126,7 @@ class AuditTrail:
 
     def deny(self, **fields: Any) -> bool:
         """Add a denial: the first of its kind at once, others as a number. Returns whether there is a new record."""
-        kind = (fields["principal"], fields["operation"], fields["peer"])
+        kind = (fields["principal"], fields["operation"], group_of(fields["peer"]))
         now_s = self._now_s()
         last, then_s, count = self._denied.get(kind, (None, 0.0, 0))
         if last is not None and now_s - then_s < DENIED_PAUSE_S:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kactl.runtime.addresses import is_loopback
+from kactl.runtime.addresses import group_of, is_loopback
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Reading
 
@@ -71,6 +71,7 @@ class Gate:
         self.capacity = capacity
         self.refused: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
         self._open: set[Connection] = set()
+        # By `group_of` their addresses.
         self._of_peer: Counter[str] = Counter()
         # Time of acceptance; in order of acceptance.
         self._fresh: dict[Connection, float] = {}
@@ -98,12 +99,12 @@ class Gate:
 
     def has_many(self, peer: str) -> bool:
         """Returns whether an address has all the connections that one may have. Those of this machine may have more."""
-        return self._of_peer[peer] >= limits.CONNECTIONS_PER_ADDRESS_MAX and not is_loopback(peer)
+        return self._of_peer[group_of(peer)] >= limits.CONNECTIONS_PER_ADDRESS_MAX and not is_loopback(peer)
 
     def admit(self, connection: "Connection") -> None:
         """Register an accepted connection."""
         self._open.add(connection)
-        self._of_peer[connection.peer] += 1
+        self._of_peer[group_of(connection.peer)] += 1
         self._fresh[connection] = self._now_s()
 
     def replace_one(self) -> bool:
@@ -142,9 +143,10 @@ class Gate:
         """Remove a connection that has ended or is about to end."""
         if connection in self._open:
             self._open.remove(connection)
-            self._of_peer[connection.peer] -= 1
-            if not self._of_peer[connection.peer]:
-                del self._of_peer[connection.peer]
+            group = group_of(connection.peer)
+            self._of_peer[group] -= 1
+            if not self._of_peer[group]:
+                del self._of_peer[group]
         self._fresh.pop(connection, None)
         self._waiting.pop(connection, None)
         self._unread.pop(connection, None)

@@ -1,7 +1,11 @@
-"""Addresses that only programs of this machine can reach."""
+"""Addresses that only programs of this machine can reach, and the unit in which addresses of peers are limited."""
 
 import ipaddress
 import socket
+from typing import Final
+
+# IPv6 networks are assigned as /64: a peer can use any address of its network.
+_IPV6_PREFIX: Final = 64
 
 
 def is_loopback(address: str) -> bool:
@@ -21,3 +25,16 @@ def is_local(host: str) -> bool:
     except OSError:
         return False
     return all(is_loopback(str(address[0])) for *_, address in found)
+
+
+def group_of(address: str) -> str:
+    """Returns the unit that counts as one address: the address itself, or its network in IPv6. Keeps other text."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))

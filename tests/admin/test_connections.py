@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
 import pytest
 
 from kactl.admin import limits, mounting
+from kactl.admin.gate import Gate
 from kactl.admin.limits import Capacity, capacity
 from kactl.errors import BadConfig
 from tests.admin.conftest import Served, served
@@ -257,6 +259,25 @@ async def test_connections_of_one_address_are_limited_except_on_this_machine(
 
     assert refused == [b""] * 3
     assert b'error_type="address"} 3.0' in (await server.get("/metrics")).body
+
+
+class OfPeer(NamedTuple):
+    """The part of a connection that its place depends on."""
+
+    peer: str
+
+
+def test_addresses_of_one_network_share_the_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECTIONS_PER_ADDRESS_MAX", 2)
+    gate = Gate(Capacity())
+    connections: list[Any] = [OfPeer(f"2001:db8::{number}") for number in (1, 2)]
+    for connection in connections:
+        gate.admit(connection)
+
+    assert gate.has_many("2001:db8::3")
+    assert not gate.has_many("2001:db8:0:1::3")
+    gate.remove(connections[0])
+    assert not gate.has_many("2001:db8::3")
 
 
 @pytest.mark.anyio

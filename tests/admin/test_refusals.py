@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,22 @@ async def test_many_wrong_tokens_cost_the_connection_and_lock_nobody_out(tmp_pat
         assert answers[-1].headers["Connection"] == "close"
         assert (await opened.ask(Role.VIEWER, "GET", "/v1/topics")).status == 200
         assert (await opened.server.get("/livez", headers=NONE)).status == 200
+
+
+async def test_addresses_of_one_network_share_failures_and_denials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client can use any address of its IPv6 network."""
+    addresses = (f"2001:db8::{number:x}" for number in itertools.count(1))
+    async with team(tmp_path) as opened:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr("kactl.admin.access.address_of", lambda http: next(addresses))
+            wrong = bearer(token("x", Role.ADMIN).text)
+            answers = [await opened.server.get("/v1/topics", headers=wrong) for _ in range(FAILURES_MAX + 2)]
+        records = await trail(opened)
+
+    assert [answer.status for answer in answers] == [401] * FAILURES_MAX + [429] * 2
+    assert [record.result for record in records] == ["denied"]
 
 
 async def test_requests_without_a_token_are_limited_and_no_failed_logins(tmp_path: Path) -> None:

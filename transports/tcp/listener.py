@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.runtime.addresses import group_of
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
 
@@ -72,8 +73,8 @@ class Listener:
         self._refused = refused
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks(f"the listener on {address}")
-        # The task and the host of each connection without a complete handshake, oldest first.
-        self._strangers: dict[asyncio.Task[None], str] = {}
+        # The task of each connection without a complete handshake, its host and the `group_of` it, oldest first.
+        self._strangers: dict[asyncio.Task[None], tuple[str, str]] = {}
         # The hosts that have completed a handshake, the latest one last.
         self._known: dict[str, None] = {}
         self._warn_at = 0.0
@@ -130,19 +131,20 @@ class Listener:
                 accepted.close()
                 continue
             task = self._tasks.spawn(self._serve(accepted, host, peer[1]))
-            self._strangers[task] = host
+            self._strangers[task] = host, group_of(host)
             task.add_done_callback(lambda task: self._strangers.pop(task, None))
             await asyncio.sleep(0)  # once the task has begun, its end closes the socket
 
     def _has_room(self, host: str) -> bool:
         """Returns whether a host may open a connection, and makes room for one that is known."""
-        limits, own = self._limits, [task for task, other in self._strangers.items() if other == host]
+        limits, group = self._limits, group_of(host)
+        own = [task for task, (_, other) in self._strangers.items() if other == group]
         is_too_many = len(own) >= limits.strangers_per_address
         if not is_too_many and len(self._strangers) < limits.strangers:
             return True
         if host not in self._known:
             return False
-        others = (task for task, other in self._strangers.items() if other not in self._known)
+        others = (task for task, (other, _) in self._strangers.items() if other not in self._known)
         displaced = own[0] if is_too_many else next(others, None)
         if displaced is None:
             return False

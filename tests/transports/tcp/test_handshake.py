@@ -31,6 +31,7 @@ from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
+from kactl.transports.tcp import listener
 from kactl.transports.tcp.addresses import Address
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.identity import Identity, PeerCertificate, Role
@@ -631,6 +632,22 @@ async def test_handshake_is_bounded_in_time_and_strangers_in_number() -> None:
 
         client = await stack.enter_async_context(raw_client(network.address))
         assert (await client.greet(hello_of())).version == 1
+
+
+async def test_addresses_of_one_network_share_the_limit_of_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host of IPv6 can use any address of its network. A test has several addresses of IPv4 only."""
+    monkeypatch.setattr(listener, "group_of", lambda host: host.rpartition(".")[0])
+    limits = Limits(handshake_ms=60_000, strangers=10, strangers_per_address=2)
+    async with controller(limits=limits) as network, AsyncExitStack() as stack:
+        strangers = [
+            await stack.enter_async_context(raw_client(network.address, source=f"127.0.0.{number}"))
+            for number in (2, 3, 4)
+        ]
+        await strangers[2].ended()
+        other = await stack.enter_async_context(raw_client(network.address, source="127.0.1.1"))
+        assert (await other.greet(hello_of(1))).version == 1
+
+        assert not any(stranger.reader.at_eof() for stranger in strangers[:2])
 
 
 async def test_known_address_finds_a_place_among_strangers() -> None:

@@ -13,10 +13,11 @@ youngest. An identified connection, or one with a request in progress, is never 
 broker's have a rate limit for new connections.
 """
 
-import ipaddress
 import time
 from collections.abc import Callable, Container
 from typing import Final
+
+from kactl.runtime.addresses import group_of
 
 from .counters import PeerRejected
 from .limits import Limits
@@ -36,18 +37,6 @@ _CANDIDATES_PART: Final = 4
 RATE_MAX_S: Final = 50
 # Addresses with a known rate; an evicted address counts as a new one.
 _RATES_MAX: Final = 10_000
-# IPv6 networks are assigned as /64: a peer can use any address of its network.
-_IPV6_PREFIX: Final = 64
-
-
-def group_of(address: str) -> str:
-    """Returns the unit that counts as one address: the address itself, or its network in IPv6."""
-    if ":" not in address:
-        return address
-    try:
-        return str(ipaddress.ip_network(f"{address}/{_IPV6_PREFIX}", strict=False))
-    except ValueError:
-        return address
 
 
 class Slot:

@@ -33,12 +33,12 @@ from kactl.access import (
     subject_of,
 )
 from kactl.errors import ErrorCode, KactlError
+from kactl.runtime.addresses import group_of
 from kactl.runtime.logs import logger
 from kactl.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
 from kactl.sasl.scram import HASHES
 from kactl.sasl.scram import Name as ScramName
 
-from .admission import group_of
 from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .counters import PeerRejected
 from .discovery_apis import API_VERSIONS_API

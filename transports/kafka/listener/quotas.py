@@ -1,9 +1,9 @@
 """Quotas of principals on listeners with logins: partitions that they create and delete, and requests.
 
-A quota is a token bucket of each principal; peers without a login have one for each address. Brokers have none. As in
-Kafka, an action is accepted while the bucket is not empty and may overdraw it, so that one large topic can be created.
-Clients of newer versions receive an error for each topic beyond the quota. For others, and for requests, the connection
-is not read until the bucket has recovered.
+A quota is a token bucket of each principal; peers without a login have one for each address, or IPv6 network. Brokers
+have none. As in Kafka, an action is accepted while the bucket is not empty and may overdraw it, so that one large topic
+can be created. Clients of newer versions receive an error for each topic beyond the quota. For others, and for
+requests, the connection is not read until the bucket has recovered.
 
 Source: Kafka's ControllerMutationQuotaManager, KIP-599.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from kactl.access import Principal
 from kactl.errors import ErrorCode
 from kactl.model import TopicRef
+from kactl.runtime.addresses import group_of
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .field_types import Values
@@ -152,7 +153,7 @@ class QuotaKeeper:
 
 
 def _owner(principal: Principal) -> str:
-    return principal.name if principal.is_authenticated else principal.peer
+    return principal.name if principal.is_authenticated else group_of(principal.peer)
 
 
 def _bounded(count: int) -> int:

@@ -102,6 +102,19 @@ def test_principals_have_quotas_of_their_own() -> None:
     assert keeper.check(CREATE_TOPICS, _creation(1), 6, elsewhere).request is not None
 
 
+def test_addresses_of_one_network_share_a_quota() -> None:
+    """A peer without a login can use any address of its IPv6 network."""
+    keeper = _keeper(Time())
+    one, other, elsewhere = [
+        Principal("User:ANONYMOUS", "anonymous", peer=f"2001:db8:{network}::{host}")
+        for network, host in (("1", "1"), ("1", "ffff"), ("2", "1"))
+    ]
+    keeper.check(CREATE_TOPICS, _creation(200), 6, one)
+
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, other).request is None
+    assert keeper.check(CREATE_TOPICS, _creation(1), 6, elsewhere).request is not None
+
+
 @pytest.mark.parametrize(
     ("key", "request_", "version", "cost"),
     [
