@@ -64,6 +64,8 @@ class Pool:
         except BaseException as error:
             if waiting.reserved.done() and not waiting.reserved.cancelled():
                 self.give(owner, size)
+            else:
+                self._serve(owner)  # those behind it may need less
             if isinstance(error, TimeoutError):
                 raise self.full(size) from None
             raise
