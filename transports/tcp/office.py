@@ -6,6 +6,8 @@ or else to the first one.
 """
 
 import asyncio
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -45,6 +47,9 @@ _UNANSWERED: Final = "a request of %s could not be answered"
 _MESSAGE_BYTES_MIN: Final = 1_024
 # Requests for routes of one link that wait for a change. A spectator has two.
 _WATCHES_MAX: Final = 16
+# Requests of one participant that the controller has at a time, of each kind and over all of its links: a tenth of the
+# controller's queue. Further ones wait here, as long as their link is open.
+_REQUESTS_MAX: Final = 1_000
 # How often per time limit of silent links an instance is asked whether it is still active.
 _LOOKS: Final = 6
 
@@ -74,6 +79,8 @@ class Office:
         self._lost: dict[int, str] = {}  # why a broker has no link
         self._spectators: dict[Link, None] = {}
         self._watches: dict[Link, set[asyncio.Task[None]]] = {}
+        # By broker, while it has requests that are not answered.
+        self._turns: weakref.WeakValueDictionary[tuple[int, Kind], anyio.Semaphore] = weakref.WeakValueDictionary()
         self._is_closed = False
 
     def open(self) -> None:
@@ -194,9 +201,9 @@ class Office:
             case Kind.SESSION:
                 received_ns = self.port.clock.lease_ns()
                 request = wire.decode(message.head, wire.SESSIONS)
-                self._spawn(link, message, self._session(attached, message, request, received_ns))
+                self._begin(attached, message, lambda: self._session(attached, message, request, received_ns))
             case Kind.ASK:
-                self._spawn(link, message, self._ask(attached, message))
+                self._begin(attached, message, lambda: self._ask(attached, message))
             case Kind.PEER:
                 self._relay(broker, message)
             case Kind.READY:
@@ -205,6 +212,19 @@ class Office:
                 self._watch_routes(link, message)
             case _:
                 raise MalformedMessage(f"a participant must not send messages of kind {message.kind.name}")
+
+    def _begin(self, attached: Attached, message: Message, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Carry out a request of a participant, after the earlier ones if these are many."""
+        key = attached.identity.broker, message.kind
+        turns = self._turns.setdefault(key, anyio.Semaphore(_REQUESTS_MAX, fast_acquire=True))
+        self._spawn(attached.link, message, self._in_turn(attached.link, turns, work))
+
+    @staticmethod
+    async def _in_turn(link: Link, turns: anyio.Semaphore, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        waits = not turns.value
+        async with turns:
+            if link.is_open or not waits:
+                await work()
 
     def _spawn(self, link: Link, message: Message, work: Any) -> "asyncio.Task[None]":
         size = max(message.size, _MESSAGE_BYTES_MIN)

@@ -25,13 +25,14 @@ from kactl.messages.control import (
 )
 from kactl.messages.following import FollowerReportsRequested
 from kactl.messages.sessions import Granted, Heartbeat
-from kactl.model import Broker, TopicRef
+from kactl.model import Broker, ProducerIdBlock, TopicRef
 from kactl.participant.network import LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, answer_of, lives, moment, opened, until
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
 from kactl.testing.fault_proxy import FaultProxy
 from kactl.transports.base import Transport
 from kactl.transports.tcp import link as link_module
+from kactl.transports.tcp import office as office_module
 from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.limits import Limits
@@ -184,6 +185,39 @@ async def test_link_that_is_closing_is_not_read(monkeypatch: pytest.MonkeyPatch)
 
         with pytest.raises(ConnectionError):
             await flood(hostile)
+
+
+async def test_requests_of_one_participant_are_limited_over_all_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller has one queue for all: a participant that connects again and again could fill it."""
+    monkeypatch.setattr(office_module, "_REQUESTS_MAX", 3)
+    office, may_answer, asked = ContractOffice(), anyio.Event(), list[int]()
+
+    async def answer(request: Any) -> Any:
+        asked.append(request.broker)
+        await may_answer.wait()
+        return ProducerIdBlock(request.broker, 0, 1)
+
+    office.answer = answer
+    network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
+    async with network.controller_side(office):
+        for number in range(3):
+            async with raw_client(network.address) as client:
+                await client.greet(hello_of(1, incarnation=bytes([number])))
+                await client.send(Kind.ASK, wire.encode(ProducerIdsRequested(1, 7)))
+                await until(lambda: len(asked) == number + 1)  # noqa: B023
+        async with raw_client(network.address) as client, raw_client(network.address) as other:
+            await client.greet(hello_of(1))
+            await client.send(Kind.ASK, wire.encode(ProducerIdsRequested(1, 7)))
+            await client.send(Kind.SESSION, wire.encode(HEARTBEAT))
+            assert wire.decode((await client.receive()).head, wire.ANSWERS_OF_SESSIONS) == GRANTED
+            await other.greet(hello_of(2))
+            await other.send(Kind.ASK, wire.encode(ProducerIdsRequested(2, 7)))
+            await until(lambda: asked == [1, 1, 1, 2])
+
+            may_answer.set()
+            assert not (await other.receive()).error
+            assert not (await client.receive()).error
+            assert asked == [1, 1, 1, 2, 1]
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
