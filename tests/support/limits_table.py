@@ -30,6 +30,7 @@ from kactl.transports.kafka.listener import limits as listener_limits
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
+from kactl.transports.tcp import office as tcp_office
 
 from . import tree
 
@@ -235,6 +236,11 @@ def _peers() -> Iterator[Limit]:
         f"{size(tcp.PART_BYTES_MAX)}; {size(_TCP.message_bytes)}; {_TCP.streams:,}",
         "closed",
         "`tcp.Limits`",
+    )
+    yield Limit(
+        "tcp network: links of one participant; its requests at a time",
+        f"{tcp_office.LINKS_MAX}; {tcp_office.REQUESTS_MAX:,}",
+        "the oldest link is closed; further requests wait",
     )
 
 

@@ -47,9 +47,11 @@ _UNANSWERED: Final = "a request of %s could not be answered"
 _MESSAGE_BYTES_MIN: Final = 1_024
 # Requests for routes of one link that wait for a change. A spectator has two.
 _WATCHES_MAX: Final = 16
+# Links of one broker id, each of another registration. An earlier one ends within the time limit of silent links.
+LINKS_MAX: Final = 8
 # Requests of one participant that the controller has at a time, of each kind and over all of its links: a tenth of the
 # controller's queue. Further ones wait here, as long as their link is open.
-_REQUESTS_MAX: Final = 1_000
+REQUESTS_MAX: Final = 1_000
 # How often per time limit of silent links an instance is asked whether it is still active.
 _LOOKS: Final = 6
 
@@ -109,13 +111,14 @@ class Office:
             raise NotAuthorized(f"{hello.identity} is no participant: its name has to be a broker id")
         identity = ParticipantLink(int(hello.name), hello.incarnation, link.peer_address)
         attached = Attached(link, identity)
-        earlier = self._links.get(attached.key)
+        earlier = self._links.pop(attached.key, None)
         self._links[attached.key] = attached
         if earlier is not None:
             earlier.link.close("a later link of the same registration has replaced this one")
         if earlier is not None and self._current.get(identity.broker) is earlier:
             self._current[identity.broker] = attached
         self._current.setdefault(identity.broker, attached)
+        self._limit_links(identity.broker)
         link.what = str(hello.identity)
         link.on_closed = lambda reason: self._detach(attached, reason)
         link.on_violation = lambda reason: self._violated(link, reason)
@@ -123,6 +126,13 @@ class Office:
         link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms)
         self.metrics.opened(hello.role.value)
         self.port.link_opened(identity)
+
+    def _limit_links(self, broker: int) -> None:
+        """Close the oldest link of a broker that has too many, except for the one that is announced as its own."""
+        own = [other for other in self._links.values() if other.identity.broker == broker]
+        if len(own) > LINKS_MAX:
+            oldest = next(other for other in own if other is not self._current[broker])
+            oldest.link.close(f"{LINKS_MAX} later registrations of broker {broker} have links")
 
     def attach_spectator(self, link: Link, hello: handshake.Hello, version: int) -> None:
         """Welcome a program that only watches routes."""
@@ -216,7 +226,7 @@ class Office:
     def _begin(self, attached: Attached, message: Message, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Carry out a request of a participant, after the earlier ones if these are many."""
         key = attached.identity.broker, message.kind
-        turns = self._turns.setdefault(key, anyio.Semaphore(_REQUESTS_MAX, fast_acquire=True))
+        turns = self._turns.setdefault(key, anyio.Semaphore(REQUESTS_MAX, fast_acquire=True))
         self._spawn(attached.link, message, self._in_turn(attached.link, turns, work))
 
     @staticmethod

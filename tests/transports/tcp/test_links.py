@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -187,9 +187,31 @@ async def test_link_that_is_closing_is_not_read(monkeypatch: pytest.MonkeyPatch)
             await flood(hostile)
 
 
+async def test_links_of_one_participant_are_limited() -> None:
+    """Each start of a participant has a link. One that claims ever new starts would use up all descriptors."""
+    office = ContractOffice()
+    network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
+    async with network.controller_side(office), AsyncExitStack() as stack:
+        other = await stack.enter_async_context(raw_client(network.address))
+        await other.greet(hello_of(2))
+        clients = []
+        for number in range(office_module.LINKS_MAX + 2):
+            clients.append(await stack.enter_async_context(raw_client(network.address)))
+            await clients[-1].greet(hello_of(1, incarnation=bytes([number])))
+            if not number:
+                await clients[0].send(Kind.READY, b"")  # orders of registrations without id go there
+
+        for client in clients[1:3]:
+            await client.ended()
+        await until(lambda: len(office.closed) == 2)
+
+        assert [link.incarnation for link in office.closed] == [b"\x01", b"\x02"]
+        assert not any(client.reader.at_eof() for client in (other, clients[0], *clients[3:]))
+
+
 async def test_requests_of_one_participant_are_limited_over_all_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller has one queue for all: a participant that connects again and again could fill it."""
-    monkeypatch.setattr(office_module, "_REQUESTS_MAX", 3)
+    monkeypatch.setattr(office_module, "REQUESTS_MAX", 3)
     office, may_answer, asked = ContractOffice(), anyio.Event(), list[int]()
 
     async def answer(request: Any) -> Any:
