@@ -129,27 +129,32 @@ class OpenRelayGuard:
 
     Args:
         access: None in clusters without such nodes.
+
+    Attributes:
+        is_open: False also until the nodes have been looked for.
     """
 
     def __init__(self, access: "AccessRecords | None") -> None:
         self._access = access
-        self.is_open = True
+        self._has_authorizer = False
+        self.is_open = access is None
 
     async def run(self) -> None:
         """Follow changes until an authorizer is found."""
-        while self.is_open and self._access is not None:
+        while not self._has_authorizer and self._access is not None:
             await asyncio.sleep(_INTERVAL_S)
             await self.look()
 
     async def look(self) -> None:
         """Read whether there is an authorizer. A store that does not respond changes nothing."""
-        if self._access is None or not self.is_open:
+        if self._access is None or self._has_authorizer:
             return
         try:
-            self.is_open = not await self._access.has_authorizer()
+            self._has_authorizer = await self._access.has_authorizer()
+            self.is_open = not self._has_authorizer
         except StoreError as error:
             log.debug("whether the brokers have an authorizer cannot be read: %s", error)
-        if not self.is_open:
+        if self._has_authorizer:
             log.warning(
                 "requests are no longer relayed to brokers: the cluster has access control lists (/kafka-acl-changes "
                 "exists), and brokers would apply kactl's rights to every client. Set kafka.protocols to SASL_SSL and "

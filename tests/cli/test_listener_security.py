@@ -94,6 +94,23 @@ async def test_open_relay_ends_with_the_first_list(caplog: pytest.LogCaptureFixt
     assert caplog.text.count("requests are no longer relayed to brokers") == 1
 
 
+@pytest.mark.parametrize("authorizes", [True, False])
+async def test_relay_is_closed_until_an_authorizer_was_looked_for(authorizes: bool) -> None:
+    """A store that does not respond when the listener begins tells nothing."""
+    records = Records()
+    if authorizes:
+        records.put(Acl("User:alice", "*", Operation.CREATE))
+    records.fails = True
+    guard = OpenRelayGuard(records)  # type: ignore[arg-type]
+    assert not guard.is_open
+    await guard.look()
+    assert not guard.is_open
+
+    records.fails = False
+    await guard.look()
+    assert guard.is_open is not authorizes
+
+
 async def test_cluster_without_lists_relays() -> None:
     guard = OpenRelayGuard(None)
     await guard.run()
