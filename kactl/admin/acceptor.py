@@ -39,7 +39,7 @@ class Acceptor:
     Args:
         make: returns the protocol of a connection, from the address of its client, and from its user if it uses the
             Unix socket.
-        tls: for connections over the network; None for none.
+        tls: returns the context of a connection over the network; None for no TLS.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Acceptor:
         sockets: list[socket.socket],
         gate: Gate,
         make: Callable[[str, int | None], Connection],
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._sockets = sockets
         self._gate = gate
@@ -120,7 +120,7 @@ class Acceptor:
         connection.opening = task
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
-        encryption = None if self._tls is None else Encryption(self._tls, connection, self._buffer)
+        encryption = None if self._tls is None else Encryption(self._tls(), connection, self._buffer)
         try:
             await self._loop.connect_accepted_socket(lambda: encryption or connection, accepted)
             if encryption is not None:

@@ -132,7 +132,7 @@ async def serve(
             _bound("api.listen", config.api.listen, config.api.address),
             gate,
             make,
-            None if tls is None else tls.context,
+            None if tls is None else lambda: tls.context,
         )
         stack.push_async_callback(acceptor.stop)
         tasks = await stack.enter_async_context(Background("the tokens of the admin API"))

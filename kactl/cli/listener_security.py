@@ -1,6 +1,8 @@
 """Security of the Kafka listeners, by the configuration: certificates, users and access control lists."""
 
 import asyncio
+import functools
+import ssl
 from typing import TYPE_CHECKING, Final
 
 from kactl.access import AclAuthorizer, Acls, BrokerPrincipals, PrincipalRules
@@ -64,9 +66,13 @@ def listener_security(
             pepper=pepper,
         )
         # Clients of SASL_SSL are asked for no certificate: their login is their identity.
-        encrypted = tls[protocol == "SSL"].context if protocol.endswith("SSL") else None
+        encrypted = functools.partial(_context_of, tls[protocol == "SSL"]) if protocol.endswith("SSL") else None
         security[endpoint.listener] = ListenerSecurity(authentication, encrypted, authorizer)
     return security, authorizer
+
+
+def _context_of(tls: ServerTls) -> ssl.SSLContext:
+    return tls.context
 
 
 def listener_tls(kafka: KafkaConfig) -> tuple[ServerTls, ...]:

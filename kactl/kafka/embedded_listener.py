@@ -152,7 +152,7 @@ def _check_consent(
 def _missing(security: ListenerSecurity) -> Iterator[str]:
     if security.tls is None:
         yield "TLS"
-    certified = security.tls is not None and security.tls.verify_mode is not ssl.CERT_NONE
+    certified = (context := security.context) is not None and context.verify_mode is not ssl.CERT_NONE
     if not security.authentication.demands_login and not certified:
         yield "authentication"
     if security.authorizer is None:

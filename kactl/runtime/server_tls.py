@@ -1,8 +1,9 @@
 """TLS of a server, whose certificate is replaced when its files change.
 
-Loading a wrong key into a context that is in use breaks it. So the files are loaded into a new context, which the
-listening one hands to each connection during its handshake. The handshake takes certificate, key, authorities and
-revocation lists from there, but not whether a client needs a certificate: that is the listening context's for good.
+Loading a wrong key into a context that is in use breaks it. So the files are loaded into a new context, which
+connections use from then on. A context also knows the sessions that its clients may resume. A resumed session has the
+client's certificate of its first handshake, which is not verified again: with the same context, a revoked certificate,
+or one of an authority that was removed, would be accepted for hours.
 """
 
 import os
@@ -38,7 +39,7 @@ class ServerTls:
         protocols: what the server speaks, for ALPN; empty for no ALPN.
 
     Attributes:
-        context: for the listening sockets.
+        context: for the next connection. Another one after the files have been loaded again.
         cert: file of the certificate.
         expires_s: end of validity of the certificate in use, in seconds since 1970; None if it cannot be read.
         reload_failed: the files have changed, and cannot be used; the previous ones stay.
@@ -66,11 +67,9 @@ class ServerTls:
         self._crl = crl
         self._protocols = protocols
         self._version = self._seen()
-        self._present = self._load()
+        self.context = self._load()
         self.expires_s = expiry_in(cert)
         self.reload_failed = False
-        self.context = self._load()
-        self.context.sni_callback = self._choose
 
     async def run(self) -> None:
         """Load the files again when they change, until cancelled."""
@@ -85,7 +84,7 @@ class ServerTls:
             return
         self._version = version
         try:
-            self._present = await anyio.to_thread.run_sync(self._load)
+            self.context = await anyio.to_thread.run_sync(self._load)
         except BadConfig as error:
             self.reload_failed = True
             log.error("the certificate cannot be loaded again, so the previous one is used: %s", error)
@@ -93,10 +92,6 @@ class ServerTls:
             self.reload_failed = False
             self.expires_s = await anyio.to_thread.run_sync(expiry_in, self.cert)
             log.info("the certificate %s has been loaded again", self.cert)
-
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
-        """Called during each handshake, also of clients that name no server."""
-        connection.context = self._present
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -173,7 +173,7 @@ def test_login_is_the_identity_on_listeners_with_sasl(files: Files) -> None:
         ),
     )
     security, _ = listener_security(kafka, None)
-    modes = {name: one.tls.verify_mode for name, one in security.items() if one.tls is not None}
+    modes = {name: one.context.verify_mode for name, one in security.items() if one.context is not None}
     assert modes == {"INTERNAL": ssl.CERT_NONE, "MTLS": ssl.CERT_REQUIRED}
 
 

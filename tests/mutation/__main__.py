@@ -39,6 +39,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "kactl/access/validity.py": ("tests/access",),
     "kactl/runtime/encryption.py": ("tests/transports/kafka/listener/test_encryption.py",),
     "kactl/runtime/server_tls.py": (
+        "tests/runtime/test_server_tls.py",
         "tests/admin/test_served_certificates.py",
         "tests/admin/test_client_certificates.py",
         "tests/admin/test_exposure.py",

@@ -60,13 +60,19 @@ class ListenerSecurity(NamedTuple):
     """Security of one listener.
 
     Attributes:
-        tls: for protocols SSL and SASL_SSL.
+        tls: for protocols SSL and SASL_SSL; or a function that returns it for each connection. With another context
+            clients cannot resume sessions whose certificate was verified before.
         authorizer: decides about requests; None to allow all.
     """
 
     authentication: Authentication = Authentication()
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None
     authorizer: Authorizer | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of a connection that begins now."""
+        return self.tls() if callable(self.tls) else self.tls
 
 
 OPEN: Final = ListenerSecurity()
@@ -298,7 +304,7 @@ class KafkaListener:
                 task.cancel()
 
         try:
-            tls = self._security(name).tls
+            tls = self._security(name).context
             made = Stream(self._buffer, on_lost)
             encryption = None if tls is None else Encryption(tls, made, self._buffer)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption or made, accepted)

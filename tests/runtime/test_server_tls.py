@@ -1,0 +1,85 @@
+"""TLS of a server whose files change: what was verified before does not count after."""
+
+import contextlib
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kactl.runtime.server_tls import ServerTls
+from tests.support.certificates import Authority, Signed
+
+pytestmark = pytest.mark.anyio
+
+
+class Connected:
+    """A connection in memory, after its handshake and an orderly end.
+
+    Raises:
+        ssl.SSLError: one side refuses the other.
+    """
+
+    def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        accepting = server.wrap_bio(there, back, server_side=True)
+        dialing = client.wrap_bio(back, there, server_hostname="localhost", session=session)
+        for _ in range(3):
+            for side in (dialing, accepting):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        accepting.write(b"x")
+        assert dialing.read(1) == b"x"  # and the tickets before it
+        self.session, self.is_resumed = dialing.session, dialing.session_reused
+        for side in (dialing, accepting, dialing):
+            with contextlib.suppress(ssl.SSLError):
+                side.unwrap()
+
+
+def client_of(authority: Authority, signed: Signed, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    context.load_cert_chain(signed.cert, signed.key)
+    context.minimum_version = context.maximum_version = version
+    return context
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_revoked_certificate_does_not_resume_its_session(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    """A resumed session has the certificate of the first handshake, which is not verified again."""
+    authority = Authority(tmp_path)
+    server, client, other = (authority.sign(name) for name in ("server", "client", "other"))
+    listed = tmp_path / "listed.pem"
+    shutil.copy(authority.revoke(other), listed)
+    tls = ServerTls(
+        "api.tls", cert=str(server.cert), key=str(server.key), client_auth="required",
+        client_ca=str(authority.cert), crl=str(listed),
+    )  # fmt: skip
+    context = client_of(authority, client, version)
+    first = Connected(tls.context, context)
+    assert Connected(tls.context, context, first.session).is_resumed
+
+    shutil.copy(authority.revoke(client), tmp_path / "newer.pem")
+    (tmp_path / "newer.pem").replace(listed)
+    await tls.refresh()
+
+    for session in (None, first.session):
+        with pytest.raises(ssl.SSLError, match="revoked"):
+            Connected(tls.context, context, session)
+
+
+async def test_files_that_cannot_be_used_leave_the_context(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+    tls = ServerTls("api.tls", cert=str(server.cert), key=str(server.key))
+    before = tls.context
+
+    shutil.copy(authority.sign("another").cert, server.cert)
+    await tls.refresh()
+    assert tls.context is before
+    assert tls.reload_failed
+
+    shutil.copy(authority.sign("another").key, server.key)
+    shutil.copy(tmp_path / "another.pem", server.cert)
+    await tls.refresh()
+    assert tls.context is not before
+    assert not tls.reload_failed
