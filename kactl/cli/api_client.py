@@ -119,6 +119,10 @@ class Api:
             own["Authorization"] = f"Bearer {self.credential.token}"
         return own
 
+    def refusal(self, server: str, status: int, content: bytes) -> Failure:
+        """Returns the failure for a response with an error status."""
+        return refusal(server, status, content, presented="Authorization" in self.headers(server))
+
     def connected(self, server: str) -> contextlib.AbstractContextManager["HTTPConnection"]:
         """Open a connection to a server; see the function `connected`."""
         found = self.credential
@@ -139,7 +143,7 @@ class Api:
                 click.echo(f"{method} {server}{path} -> {response.status} in {took_ms:.0f} ms", err=True)
             if response.status not in (307, 308):
                 if response.status >= 400:
-                    raise refusal(server, response.status, content)
+                    raise self.refusal(server, response.status, content)
                 age = response.getheader("Kactl-Standby-Age-Ms")
                 if age is not None and self.on_standby is not None:
                     self.on_standby(f"{server} is a standby: it shows its copy of the cluster, up to {age} ms old")
@@ -240,10 +244,19 @@ def _connected_to(path: str, timeout_s: float) -> "socket.socket | None":
     return connection
 
 
-def refusal(server: str, status: int, content: bytes) -> Failure:
-    """Returns the failure for a response with an error status."""
+def refusal(server: str, status: int, content: bytes, *, presented: bool = False) -> Failure:
+    """Returns the failure for a response with an error status.
+
+    Args:
+        presented: the request had a token.
+    """
+    if status == UNAUTHORIZED and presented:
+        return Failure(
+            f"401: {server} rejects the token: it is unknown, expired, revoked, or not valid for this address; see "
+            "`kactl token list`, and name the file of another one with --token-file"
+        )
     if status == UNAUTHORIZED:
-        return Failure(f"401: {server} wants a token: give --token-file, or run as the user who started kactl")
+        return Failure(f"401: {server} requires a token: give --token-file, or run as the user who started kactl")
     try:
         return refused(msgspec.json.decode(content, type=Problem))
     except UNREADABLE:

@@ -66,11 +66,13 @@ def _chosen(server: str, token_file: str | None, context: Context | None, env: M
     for option, path in (("--token-file", token_file), ("KACTL_TOKEN_FILE", env.get("KACTL_TOKEN_FILE"))):
         if path:
             return Credential(secret(path, option), own)
-    if token := env.get("KACTL_TOKEN"):
-        return Credential(token.strip(), own)
+    if token := env.get("KACTL_TOKEN", "").strip():
+        return Credential(_presentable(token, "KACTL_TOKEN"), own)
     if context is not None:
         origins = {context.server, *context.origins}
-        token = secret(context.token_file, context_file.NAME) if context.token_file else context.token
+        token = _presentable(context.token, context_file.NAME)
+        if context.token_file:
+            token = secret(context.token_file, context_file.NAME)
         if token or context.cert:
             return Credential(token, frozenset(map(origin, origins)), cert=context.cert, key=context.key)
     return _of_running(server)
@@ -121,6 +123,14 @@ def _context(server: str, name: str, env: Mapping[str, str]) -> Context | None:
 def secret(path: str, key: str) -> str:
     """Returns the token in a file; `key` names it in errors."""
     try:
-        return read_secret(path, key).reveal().decode()
+        token = read_secret(path, key).reveal().decode()
     except KactlError as error:
         raise Failure(str(error), Exit.USAGE) from None
+    return _presentable(token, f"{key}: {path}")
+
+
+def _presentable(token: str, source: str) -> str:
+    """Returns a token that a header can hold. The failure names its source, never the token."""
+    if not token.isascii() or not token.replace(" ", "").isprintable():
+        raise Failure(f"{source}: a token is one line of ASCII characters: copy it again", Exit.USAGE)
+    return token

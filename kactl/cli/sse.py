@@ -9,7 +9,7 @@ import msgspec
 
 from kactl.admin.schema import AnyEvent, ControllerInfo, EventPage, ResetEvent
 
-from .api_client import UNREADABLE, Api, refusal
+from .api_client import UNREADABLE, Api
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class EventStream:
             connection.request("GET", self._path, None, headers | self._api.headers(self._api.server))
             response = connection.getresponse()
             if response.status != 200:
-                raise refusal(self._api.server, response.status, response.read())
+                raise self._api.refusal(self._api.server, response.status, response.read())
             self._connected_once = True
             if connection.sock is not None:
                 connection.sock.settimeout(SILENCE_MAX_S)

@@ -149,7 +149,14 @@ def test_commands_of_another_user_need_a_token(own_up: Up, tmp_path: Path) -> No
     refused = kactl("--server", own_up.url, "status", env={"XDG_STATE_HOME": str(tmp_path)})
 
     assert refused.code == Exit.FAILED
-    assert f"401: {own_up.url} wants a token: give --token-file, or run as the user who started kactl" in refused.err
+    assert f"401: {own_up.url} requires a token: give --token-file, or run as the user who started kactl" in refused.err
+
+
+def test_rejected_token_is_not_reported_as_missing(own_up: Up, tmp_path: Path) -> None:
+    rejected = kactl("--server", own_up.url, "status", "--token-file", private(tmp_path / "token", "unknown\n"))
+
+    assert rejected.code == Exit.FAILED
+    assert f"401: {own_up.url} rejects the token: it is unknown, expired, revoked" in rejected.err
 
 
 def test_up_says_how_to_get_in(up: Up) -> None:
@@ -184,6 +191,20 @@ def test_named_file_has_to_be_private(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(Failure, match="chmod 600"):
         find("http://127.0.0.1:1", str(file), None, {})
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "\u6f22\u5b57", "t\u00f6ken", "a\x00b"])
+def test_token_that_no_header_can_hold_is_refused_unseen(token: str, tmp_path: Path) -> None:
+    by_variable = kactl("--server", "http://127.0.0.1:1", "status", env={"KACTL_TOKEN": token.replace("\x00", "\x01")})
+
+    assert by_variable.code == Exit.USAGE
+    assert "error: KACTL_TOKEN: a token is one line of ASCII characters" in by_variable.err
+    assert token not in by_variable.err
+    if "\n" not in token:  # only the first line of a file counts
+        file = private(tmp_path / "token", f"{token}\n")
+        by_file = kactl("--server", "http://127.0.0.1:1", "status", "--token-file", file)
+        assert by_file.code == Exit.USAGE
+        assert f"--token-file: {file}: a token is one line of ASCII characters" in by_file.err
 
 
 def test_origin_has_scheme_host_and_port() -> None:
