@@ -109,7 +109,7 @@ def create(
 
     if NAME.fullmatch(name) is None:
         raise Failure(f"NAME: {name!r} cannot be used: write letters, digits and . _ @ -, at most 64", Exit.USAGE)
-    _require_reader(file)
+    _check_reader(file, replace=False)
 
     def change(records: "tuple[TokenRecord, ...]") -> "tuple[NewToken, tuple[TokenRecord, ...]]":
         if any(record.name == name for record in records):
@@ -117,8 +117,7 @@ def create(
         made = _new(name, Role.of(role), expires, networks)
         return made, (*records, made.record)
 
-    made = _changed(_token_file(settings, config, tokens), change)
-    _hand_over(settings, made, file)
+    _changed(_token_file(settings, config, tokens, create=True), change, lambda made: _hand_over(settings, made, file))
 
 
 @token.command("list")
@@ -166,7 +165,7 @@ def rotate(
     settings: Settings, *, name: str, overlap: int, file: Path | None, config: str | None, tokens: str | None
 ) -> None:
     """Create another token with the same name, role, networks and lifetime, and let the old one expire."""
-    _require_reader(file)
+    _check_reader(file, replace=True)
 
     def change(records: "tuple[TokenRecord, ...]") -> "tuple[NewToken, tuple[TokenRecord, ...]]":
         old = [record for record in records if record.name == name]
@@ -184,16 +183,21 @@ def rotate(
         ]
         return made, (*kept, made.record)
 
-    made = _changed(_token_file(settings, config, tokens), change)
-    _hand_over(settings, made, file)
+    _changed(_token_file(settings, config, tokens), change, lambda made: _hand_over(settings, made, file))
 
 
 # -- the token file ----------------------------------------------------------------------------------------------------
 
 
-def _token_file(settings: Settings, config: str | None, tokens: str | None) -> Path:
-    """Returns the path of the token file that the options name, or that of this user's running server."""
+def _token_file(settings: Settings, config: str | None, tokens: str | None, *, create: bool = False) -> Path:
+    """Returns the path of the token file that the options name, or that of this user's running server.
+
+    Args:
+        create: the file that --tokens names need not exist.
+    """
     if tokens is not None:
+        if not create and not Path(tokens).exists():
+            raise Failure(f"--tokens: there is no file {tokens}: `kactl token create` makes it", Exit.USAGE)
         return Path(tokens)
     if config is not None:
         from kactl.admin.identity.places import places_of
@@ -216,7 +220,12 @@ def _token_file(settings: Settings, config: str | None, tokens: str | None) -> P
 _Made = TypeVar("_Made")
 
 
-def _changed(path: Path, change: "Callable[[tuple[TokenRecord, ...]], tuple[_Made, Iterable[TokenRecord]]]") -> _Made:
+def _changed(
+    path: Path,
+    change: "Callable[[tuple[TokenRecord, ...]], tuple[_Made, Iterable[TokenRecord]]]",
+    hand_over: Callable[[_Made], None] = lambda made: None,
+) -> None:
+    """Change the token file. The change is undone if the new token cannot be handed over."""
     from kactl.admin.identity.token_file import KEY, read_tokens, write_tokens
     from kactl.runtime.private_files import locked, make_folder
 
@@ -224,9 +233,14 @@ def _changed(path: Path, change: "Callable[[tuple[TokenRecord, ...]], tuple[_Mad
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):
-            made, records = change(read_tokens(path))
+            before = read_tokens(path)
+            made, records = change(before)
             write_tokens(path, records)
-    return made
+            try:
+                hand_over(made)
+            except BaseException:
+                write_tokens(path, before)
+                raise
 
 
 def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") -> "NewToken":
@@ -246,10 +260,24 @@ def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") 
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-def _require_reader(file: Path | None) -> None:
-    """Check that a token can be shown: in a log or a pipe, others would find it."""
-    if file is None and not sys.stdout.isatty():
-        raise Failure("stdout is not a terminal: write the token to a file with --output FILE", Exit.USAGE)
+def _check_reader(file: Path | None, *, replace: bool) -> None:
+    """Check that a token can be shown or stored: in a log or a pipe, others would find it.
+
+    Args:
+        replace: the file may hold an earlier token.
+    """
+    if file is None:
+        if not sys.stdout.isatty():
+            raise Failure("stdout is not a terminal: write the token to a file with --output FILE", Exit.USAGE)
+        return
+    if not file.parent.is_dir():
+        raise Failure(
+            f"--output: {file}: there is no folder {file.parent}: create it, or choose another one", Exit.USAGE
+        )
+    if file.exists() and not file.is_file():
+        raise Failure(f"--output: {file} is not a file: choose another name", Exit.USAGE)
+    if not replace and file.exists() and file.stat().st_size:
+        raise Failure(f"--output: {file} exists: choose another name, or remove it first", Exit.USAGE)
 
 
 def _hand_over(settings: Settings, made: "NewToken", file: Path | None) -> None:

@@ -1,5 +1,6 @@
 """`kactl token`, and which credential a command presents to which server."""
 
+import errno
 import http.server
 import os
 import stat
@@ -14,6 +15,7 @@ from kactl.admin.identity.token_file import read_tokens
 from kactl.cli.credentials import Credential, find, origin
 from kactl.cli.exits import Exit, Failure
 from kactl.cli.token import TokenInfo
+from kactl.runtime import private_files
 from tests.cli.server import Up, kactl
 from tests.support import api_access
 from tests.support.processes import free_port
@@ -93,8 +95,8 @@ def test_revoked_token_is_removed(tmp_path: Path) -> None:
         (["create", "x", "--role", "root"], "root"),
         (["create", "x", "--role", "viewer", "--expires", "never"], "is not a duration"),
         (["create", "x", "--role", "viewer", "--networks", "everywhere"], "is not a network"),
-        (["rotate", "x"], "there is no such token"),
-        (["revoke", "x"], "there is no such token"),
+        (["rotate", "x"], "--tokens: there is no file"),
+        (["revoke", "x"], "--tokens: there is no file"),
     ],
 )
 def test_invalid_arguments_change_nothing(tmp_path: Path, arguments: list[str], reason: str) -> None:
@@ -107,6 +109,60 @@ def test_invalid_arguments_change_nothing(tmp_path: Path, arguments: list[str], 
     assert reason in refused.err
     assert not (tmp_path / "out").exists()
     assert not tokens.exists()
+
+
+def test_token_that_does_not_exist_changes_nothing(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    kactl("token", "create", "x", "--role", "viewer", "--tokens", tokens, "--output", tmp_path / "x")
+    before = tokens.read_text()
+
+    rotated = kactl("token", "rotate", "y", "--tokens", tokens, "--output", tmp_path / "y")
+    revoked = kactl("token", "revoke", "y", "--tokens", tokens)
+
+    assert [(result.code, result.err) for result in (rotated, revoked)] == [
+        (Exit.FAILED, "error: y: there is no such token: see `kactl token list`\n")
+    ] * 2
+    assert tokens.read_text() == before
+
+
+def test_missing_token_file_is_not_an_empty_list(tmp_path: Path) -> None:
+    listed_ = kactl("token", "list", "--tokens", tmp_path / "typo.toml")
+
+    assert (listed_.code, listed_.out) == (Exit.USAGE, "")
+    assert f"there is no file {tmp_path / 'typo.toml'}" in listed_.err
+
+
+@pytest.mark.parametrize("place", ["missing/folder", "existing", "folder"])
+def test_no_token_is_made_that_cannot_be_stored(tmp_path: Path, place: str) -> None:
+    private(tmp_path / "existing", "another token\n")
+    (tmp_path / "folder").mkdir()
+    tokens = tmp_path / "tokens.toml"
+
+    refused = kactl("token", "create", "x", "--role", "viewer", "--tokens", tokens, "--output", tmp_path / place)
+
+    assert refused.code == Exit.USAGE
+    assert f"--output: {tmp_path / place}" in refused.err
+    assert not tokens.exists()
+    assert (tmp_path / "existing").read_text() == "another token\n"
+
+
+def test_token_is_withdrawn_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens, file = tmp_path / "tokens.toml", tmp_path / "ci.token"
+    kactl("token", "create", "ci", "--role", "operator", "--tokens", tokens, "--output", file)
+    before, secret = listed(tokens), file.read_text()
+    write = private_files.write_private
+
+    def full(path: Path, content: bytes) -> None:
+        if path == file:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(private_files, "write_private", full)
+    failed = kactl("token", "rotate", "ci", "--tokens", tokens, "--output", file)
+
+    assert failed.code == Exit.FAILED
+    assert f"{file}: No space left on device" in failed.err
+    assert (listed(tokens), file.read_text()) == (before, secret)
 
 
 def test_name_is_used_once(tmp_path: Path) -> None:
