@@ -17,6 +17,7 @@ import msgspec
 
 from kactl.errors import BadConfig
 
+from .accepted import accepted
 from .checks import Origins, checked, origin_of
 from .settings import SESSION_TIMEOUTS, Config
 from .values import Duration, Section
@@ -85,7 +86,11 @@ def _read(path: str) -> dict[str, Any]:
         raise BadConfig(path, "there is no such file: name another one, or create it with `node-id = 1`") from None
     except OSError as error:
         raise BadConfig(path, f"cannot be read ({error.strerror}): check what it is and who may read it") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise BadConfig(
+            path, f"is not TOML: byte {error.start} is not UTF-8; store the file in this encoding"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise BadConfig(path, f"is not TOML: {error}") from None
     except RecursionError:
         raise BadConfig(path, "is not TOML that can be read: its values are nested too deeply") from None
@@ -150,8 +155,7 @@ def _read_text(text: str, expected: Any, path: tuple[str, ...], origin: str) -> 
     try:
         return msgspec.convert(text, _plain(expected), strict=False)
     except msgspec.ValidationError:
-        example = "true or false" if _plain(expected) is bool else "a whole number"
-        raise BadConfig(f"{origin}: {'.'.join(path)}", f"{text!r} cannot be used: write {example}") from None
+        raise BadConfig(f"{origin}: {'.'.join(path)}", f"{text!r} cannot be used: write {accepted(expected)}") from None
 
 
 def _number_if_whole(text: str) -> int | str:
@@ -215,8 +219,10 @@ def _converted(values: Any, section: type[Section], parent: tuple[str, ...], ori
         try:
             fields[key] = msgspec.convert(value, expected, dec_hook=_read_duration)
         except msgspec.ValidationError as error:
+            # The error of a duration has its form, those of msgspec the names of Python's types.
+            reason = str(error) if expected is Duration else f"write {accepted(expected)}"
             raise BadConfig(
-                f"{origin_of(path, origins)}: {'.'.join(path)}", f"{value!r} cannot be used: {error}"
+                f"{origin_of(path, origins)}: {'.'.join(path)}", f"{value!r} cannot be used: {reason}"
             ) from None
     return section(**{name.replace("-", "_"): value for name, value in fields.items()})
 

@@ -116,7 +116,7 @@ MTLS = (
 REFUSED = {
     "no file": (None, {}, "kactl.toml: there is no such file"),
     "no TOML": ("node-id = ", {}, "kactl.toml: is not TOML"),
-    "no text": ("\xff", {}, "kactl.toml: is not TOML"),
+    "no text": ("node-id = 1  # \xff", {}, "kactl.toml: is not TOML: byte 15 is not UTF-8; store the file in this"),
     "no node id": ("", {}, "kactl.toml: node-id: is missing: write `node-id = 1`"),
     "an unknown key": ("node-id = 1\nclustre = 'x'", {}, "kactl.toml: clustre: is unknown: did you mean cluster?"),
     "an unknown key in a section": (
@@ -125,9 +125,38 @@ REFUSED = {
         "kactl.toml: store.conect: is unknown: did you mean connect?",
     ),
     "an unknown section": ("node-id = 1\n[wealth]\nx = 1", {}, "kactl.toml: wealth: is unknown"),
-    "a wrong type": ("node-id = 1\n[store]\nmax-in-flight = '20'", {}, "kactl.toml: store.max-in-flight: '20' cannot"),
+    "a wrong type": (
+        "node-id = 1\n[store]\nmax-in-flight = '20'",
+        {},
+        "kactl.toml: store.max-in-flight: '20' cannot be used: write a whole number from 1 to 1000",
+    ),
     "too small": ("node-id = 1\n[store]\nmax-in-flight = 0", {}, "kactl.toml: store.max-in-flight: 0 cannot be used"),
-    "an unknown kind": ("node-id = 1\n[store]\nkind = 'redis'", {}, "kactl.toml: store.kind: 'redis' cannot be used"),
+    "an unknown kind": (
+        "node-id = 1\n[store]\nkind = 'redis'",
+        {},
+        'store.kind: \'redis\' cannot be used: write "etcd", "memory", "sqlite" or "zookeeper"',
+    ),
+    "a switch as text": (
+        "node-id = 1\n[controller]\ntakeover = 'true'",
+        {},
+        "controller.takeover: 'true' cannot be used: write true or false",
+    ),
+    "a number as text": ("node-id = 1\ncluster = 7", {}, "cluster: 7 cannot be used: write text in quotes, with 1 to"),
+    "a limit below zero": (
+        "node-id = 1\n[health]\nunder-min-isr = -1",
+        {},
+        "health.under-min-isr: -1 cannot be used: write a whole number of at least 0",
+    ),
+    "a list as text": (
+        "node-id = 1\n[network]\ncontrollers = '10.0.0.1:7373'",
+        {},
+        "cannot be used: write a list in square brackets; each element is text in quotes",
+    ),
+    "an unknown role": (
+        "node-id = 1\n[api.certificates]\nada = 'root'",
+        {},
+        'write a section of names, each with "admin", "operator" or "viewer"',
+    ),
     "ZooKeeper with TLS and no authority": (
         "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\ntls = true",
         {},
@@ -156,7 +185,7 @@ REFUSED = {
     "permissions by another word": (
         "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nset-acl = 'yes'",
         {},
-        "store.set-acl: 'yes' cannot be used",
+        "store.set-acl: 'yes' cannot be used: write \"auto\" or true or false",
     ),
     "kazoo with a user": (
         "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nclient = 'kazoo'\n"
