@@ -7,9 +7,12 @@
 The authority's key signs programs and is needed for nothing else: keep it off the machines that run them.
 """
 
+import contextlib
 import os
+import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -23,7 +26,16 @@ _RUN_S: Final = 60.0
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _AUTHORITY_DAYS: Final = 3650
 _DAYS: Final = 365
+# A certificate ends in the year 9999 at the latest.
+_DAYS_MAX: Final = 36_500
 _CLUSTER: Final = "cluster"
+# As in the configuration, whose certificates name it.
+_CLUSTER_MAX: Final = 249
+_NAME_MAX: Final = 64
+# Controllers and participants are named by their ids.
+_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_BY_ID: Final = frozenset({"controller", "participant"})
+_ROLES: Final = frozenset({*_BY_ID, "spectator", "client", "user"})
 _folder = click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 
 
@@ -40,11 +52,20 @@ def pki() -> None:
 @_folder
 @click.option("--cluster", default="kactl", show_default=True, help="Name of the cluster, part of each identity.")
 @click.option(
-    "--days", type=click.IntRange(1), default=_AUTHORITY_DAYS, show_default=True, help="Days until it expires."
+    "--days",
+    type=click.IntRange(1, _DAYS_MAX),
+    default=_AUTHORITY_DAYS,
+    show_default=True,
+    help="Days until it expires.",
 )
 @with_options((), server=False)
 def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
     """Make the authority of a cluster in DIR."""
+    if not cluster.strip() or not cluster.isprintable() or len(cluster) > _CLUSTER_MAX:
+        raise Failure(
+            f"--cluster: {cluster!r} is no name of a cluster: write 1 to {_CLUSTER_MAX} characters in one line",
+            Exit.USAGE,
+        )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -58,15 +79,18 @@ def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
         "keyUsage=critical,keyCertSign,cRLSign",
     )
     subject = ("-subj", "/CN=kactl authority", "-days", str(days))
-    _openssl("req", "-x509", *_KEY, *subject, *usage, "-keyout", key, "-out", cert)
-    (folder / _CLUSTER).write_text(f"{cluster}\n")
+    with _both_or_neither(key, cert) as (new_key, new_cert):
+        _openssl("req", "-x509", *_KEY, *subject, *usage, "-keyout", new_key, "-out", new_cert)
+        (folder / _CLUSTER).write_text(f"{cluster}\n")
     settings.note(f"{cert}: the authority of cluster {cluster}. Every program needs this file, and none needs {key}.")
 
 
 @pki.command(short_help="Make a certificate.")
 @_folder
 @click.argument("identities", nargs=-1, required=True, metavar="ROLE/NAME...")
-@click.option("--days", type=click.IntRange(1), default=_DAYS, show_default=True, help="Days until it expires.")
+@click.option(
+    "--days", type=click.IntRange(1, _DAYS_MAX), default=_DAYS, show_default=True, help="Days until it expires."
+)
 @with_options((), server=False)
 def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days: int) -> None:
     """Make a certificate for a program, which may have several identities: controller/1, participant/3.
@@ -78,38 +102,48 @@ def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days
     name = identities[0].replace("/", "-")
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     _check_new(cert, key)
-    with tempfile.TemporaryDirectory() as made:
-        request, extensions = Path(made) / "request", Path(made) / "extensions"
+    with _both_or_neither(key, cert) as (new_key, new_cert):
+        request, extensions = new_key.with_name("request"), new_key.with_name("extensions")
         lines = ["subjectAltName=" + ",".join(f"URI:{uri}" for uri in uris), "extendedKeyUsage=serverAuth,clientAuth"]
         lines += ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature"]
         extensions.write_text("\n".join(lines) + "\n")
-        _openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        subject = re.sub(r"[^A-Za-z0-9._@-]", "_", name)[:_NAME_MAX]  # programs are identified by the URIs alone
+        _openssl("req", *_KEY, "-subj", f"/CN={subject}", "-keyout", new_key, "-out", request)
         # A random serial number: no file counts them.
         serial = f"0x{os.urandom(16).hex()}"
         authority = ("-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-set_serial", serial)
         days_valid = ("-days", str(days))
-        _openssl("x509", "-req", *authority, *days_valid, "-in", request, "-extfile", extensions, "-out", cert)
+        _openssl("x509", "-req", *authority, *days_valid, "-in", request, "-extfile", extensions, "-out", new_cert)
     settings.note(f"{cert}, {key}: {', '.join(uris)}, for {days} days.")
 
 
 def _uri(folder: Path, identity: str) -> str:
-    from kactl.transports.tcp.identity import Identity
-
     try:
         cluster = (folder / _CLUSTER).read_text().strip()
     except OSError:
         raise Failure(f"{folder} has no authority: run `kactl pki init {folder}` first") from None
-    try:
-        role, _, name = identity.partition("/")
-        if role == "user" and name:
-            # Of the admin API, which no program of the cluster claims.
-            return f"kactl://{quote(cluster, safe='')}/user/{quote(name, safe='')}"
-        return str(Identity.parse(f"kactl://{cluster}/{role}/{name}"))
-    except ValueError:
+    role, _, name = identity.partition("/")
+    is_name = _ID.fullmatch(name) if role in _BY_ID else name.isprintable() and 0 < len(name) <= _NAME_MAX
+    if role not in _ROLES or not is_name or "/" in name:
         raise Failure(
-            f"{identity!r} is no identity: write controller/1, participant/3, spectator/NAME, client/NAME or user/NAME",
+            f"{identity!r} is no identity: write controller/1, participant/3, spectator/NAME, client/NAME or "
+            f"user/NAME, where NAME has at most {_NAME_MAX} characters",
             Exit.USAGE,
-        ) from None
+        )
+    return f"kactl://{quote(cluster, safe='')}/{role}/{quote(name, safe='')}"
+
+
+@contextlib.contextmanager
+def _both_or_neither(key: Path, cert: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields the files to write. At the end of the block they get their names; if it fails, they are removed."""
+    try:
+        with tempfile.TemporaryDirectory(dir=key.parent) as made:
+            new_key, new_cert = Path(made) / key.name, Path(made) / cert.name
+            yield new_key, new_cert
+            new_key.replace(key)
+            new_cert.replace(cert)
+    except OSError as error:
+        raise Failure(f"{key.parent} cannot be written: {error.strerror}; choose another folder") from None
 
 
 def _check_new(*paths: Path) -> None:
@@ -126,5 +160,9 @@ def _openssl(*arguments: str | Path) -> None:
         )
     except OSError as error:
         raise Failure(f"the program openssl cannot be run: {error.strerror}; install it") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(f"openssl did not end within {_RUN_S:g} s; nothing was made") from None
     if done.returncode:
-        raise Failure(f"openssl has failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ''}")
+        lines = done.stderr.strip().splitlines() or ["without a message"]
+        reason = next((line for line in lines if "error" in line.lower()), lines[-1])
+        raise Failure(f"openssl has failed: {reason}; nothing was made")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from kactl.runtime import reloading
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.transports.base import Connection
 from kactl.transports.memory import MemoryHub
+from kactl.transports.tcp.identity import Identity, Role
 from tests.support.certificates import Authority
 from tests.support.processes import free_port
 
@@ -71,6 +73,14 @@ def test_keys_are_readable_by_their_owner_only(pki: Path) -> None:
         (["issue", "{pki}", "broker/7"], "is no identity"),
         (["issue", "{pki}", "participant"], "is no identity"),
         (["issue", "{pki}/elsewhere", "participant/7"], "has no authority"),
+        (["issue", "{pki}", "controller/one"], "is no identity"),
+        (["issue", "{pki}", "participant/-1"], "is no identity"),
+        (["issue", "{pki}", "participant/3?x"], "is no identity"),
+        (["issue", "{pki}", "spectator/a/b"], "is no identity"),
+        (["issue", "{pki}", f"spectator/{'x' * 65}"], "is no identity"),
+        (["issue", "{pki}", "participant/9", "--days", "99999999"], "--days"),
+        (["init", "{pki}/other", "--cluster", ""], "is no name of a cluster"),
+        (["init", "{pki}/other", "--cluster", "two\nlines"], "is no name of a cluster"),
     ],
 )
 def test_mistakes_are_explained(pki: Path, arguments: Sequence[str], text: str) -> None:
@@ -81,6 +91,29 @@ def test_mistakes_are_explained(pki: Path, arguments: Sequence[str], text: str) 
     assert done.code != 0
     assert text in done.err
     assert sorted(pki.iterdir()) == before
+
+
+def test_failed_certificate_leaves_no_files(pki: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pki"
+    shutil.copytree(pki, folder)
+    (folder / "ca.key").write_text("no key")
+    before = sorted(folder.iterdir())
+
+    failed = run("pki", "issue", str(folder), "participant/3")
+
+    assert failed.code != 0
+    assert "openssl has failed" in failed.err
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("cluster", ["a b", "a/b", "x,DNS:other.example"])
+def test_identity_names_any_cluster(cluster: str, tmp_path: Path) -> None:
+    folder = tmp_path / "pki"
+    made = [run("pki", "init", str(folder), "--cluster", cluster), run("pki", "issue", str(folder), "participant/3")]
+
+    (uri,) = tls_of(folder, "participant-3").own_certificate().uris
+    assert [done.code for done in made] == [0, 0]
+    assert Identity.parse(uri) == Identity(cluster, Role.PARTICIPANT, "3")
 
 
 @pytest.mark.anyio
