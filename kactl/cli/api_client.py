@@ -205,15 +205,18 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
     """Returns settings that verify the server's certificate and its name, and present the client's own."""
     import ssl
 
+    from kactl.errors import BadConfig
+    from kactl.runtime.certificate_file import load_pair, unusable_authorities
+
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except OSError as error:
-        raise Failure(f"--ca-file: {ca} is no file of certificates: {error}", Exit.USAGE) from None
+        raise Failure(str(unusable_authorities(error, ca, "--ca-file")), Exit.USAGE) from None
     if cert:
         try:
-            context.load_cert_chain(cert, key or None)
-        except OSError as error:
-            raise Failure(f"{context_file.NAME}: {cert} and {key} are no certificate and key: {error}") from None
+            load_pair(context, cert, key, "")
+        except BadConfig as error:
+            raise Failure(f"{context_file.NAME}: {error.reason}", Exit.USAGE) from None
     return context
 
 

@@ -2,7 +2,7 @@
 
 import ssl
 
-from kactl.errors import BadConfig
+from kactl.runtime.certificate_file import load_pair, unusable_authorities
 
 
 def client_tls(section: str, *, ca: str, cert: str, key: str) -> ssl.SSLContext | None:
@@ -21,10 +21,7 @@ def client_tls(section: str, *, ca: str, cert: str, key: str) -> ssl.SSLContext 
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except OSError as error:
-        raise BadConfig(f"{section}.ca", f"{ca} is no file of certificates: {error}") from None
+        raise unusable_authorities(error, ca, f"{section}.ca") from None
     if cert:
-        try:
-            context.load_cert_chain(cert, key)
-        except OSError as error:
-            raise BadConfig(f"{section}.cert", f"{cert} and {key} are no certificate and key: {error}") from None
+        load_pair(context, cert, key, section)
     return context

@@ -15,7 +15,7 @@ import anyio.to_thread
 from kactl.errors import BadConfig
 
 from . import reloading
-from .certificate_file import expiry_in
+from .certificate_file import expiry_in, load_authorities, load_pair
 from .logs import logger
 
 log = logger(__name__)
@@ -99,11 +99,7 @@ class ServerTls:
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         if self._protocols:
             context.set_alpn_protocols(list(self._protocols))
-        try:
-            context.load_cert_chain(self.cert, self._key)
-        except OSError as error:
-            reason = f"{self.cert} and {self._key} are no certificate and key: {error}"
-            raise BadConfig(f"{self._section}.cert", reason) from None
+        load_pair(context, self.cert, self._key, self._section)
         if self._client_auth != "none":
             self._verify_clients(context)
         return context
@@ -113,10 +109,8 @@ class ServerTls:
         for key, path in (("client-ca", self._client_ca), ("crl", self._crl)):
             if not path:
                 continue
-            try:
-                context.load_verify_locations(path)
-            except OSError as error:
-                raise BadConfig(f"{self._section}.{key}", f"{path} cannot be used: {error}") from None
+            content = "list of revoked certificates" if key == "crl" else "certificate"
+            load_authorities(context, path, f"{self._section}.{key}", content)
         if self._crl:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 

@@ -179,7 +179,7 @@ def test_login_is_the_identity_on_listeners_with_sasl(files: Files) -> None:
 
 @pytest.mark.parametrize("key", ["client_ca", "crl"])
 def test_file_that_cannot_be_used_is_named(files: Files, key: str) -> None:
-    with pytest.raises(BadConfig, match=f"kafka.tls.{key.replace('_', '-')}: /none cannot be used"):
+    with pytest.raises(BadConfig, match=f"kafka.tls.{key.replace('_', '-')}: /none cannot be read"):
         _security(files, **{key: "/none"})
 
 

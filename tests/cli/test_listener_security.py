@@ -164,7 +164,7 @@ def test_listeners_without_an_authorizer_allow_everything() -> None:
 
 
 def test_certificate_that_is_none_is_named() -> None:
-    with pytest.raises(BadConfig, match=r"kafka\.tls\.cert: /none and /none are no certificate"):
+    with pytest.raises(BadConfig, match=r"kafka\.tls\.cert: /none cannot be read"):
         listener_security(_kafka(tls=KafkaTlsConfig(cert="/none", key="/none")), None)
 
 

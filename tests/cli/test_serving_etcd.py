@@ -100,8 +100,8 @@ def test_password_is_read_from_its_file(tmp_path: Path) -> None:
     ("keys", "reason"),
     [
         ({"store.user": "kactl", "store.password-file": "/none"}, "store.password-file: /none cannot be read"),
-        ({"store.ca": "/none"}, "store.ca: /none is no file of certificates"),
-        ({"store.cert": "/none", "store.key": "/none"}, "store.cert: /none and /none are no certificate"),
+        ({"store.ca": "/none"}, "store.ca: /none cannot be read"),
+        ({"store.cert": "/none", "store.key": "/none"}, "store.cert: /none cannot be read"),
     ],
 )
 def test_unreadable_file_is_named(tmp_path: Path, keys: dict[str, object], reason: str) -> None:

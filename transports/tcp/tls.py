@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kactl.errors import BadConfig
-from kactl.runtime.certificate_file import expiry_in
+from kactl.runtime.certificate_file import expiry_in, load_authorities, load_pair
 from kactl.runtime.logs import logger
 
 from .identity import PeerCertificate
@@ -94,19 +94,5 @@ class Tls:
         return server, client
 
     def _load_files(self, context: "ssl.SSLContext") -> None:
-        import ssl
-
-        try:
-            context.load_verify_locations(self.ca)
-        except (OSError, ssl.SSLError) as error:
-            raise BadConfig("tls.ca", f"{self.ca} cannot be read as certificates in PEM: {error}") from None
-        try:
-            context.load_cert_chain(self.cert, self.key, password=_no_passphrase)
-        except (OSError, ssl.SSLError) as error:
-            reason = f"{self.cert} and {self.key} are no certificate and its key in PEM: {error}"
-            raise BadConfig("tls.cert", reason) from None
-
-
-def _no_passphrase() -> str:
-    # OpenSSL would ask for it on the terminal.
-    raise BadConfig("tls.key", "the key has a passphrase: store it without one, readable by its owner only")
+        load_authorities(context, self.ca, "tls.ca")
+        load_pair(context, self.cert, self.key, "tls")

@@ -308,7 +308,7 @@ async def test_reloaded_certificate_is_used_for_new_links(pki: Pki, tmp_path: Pa
         assert link.state is LinkState.OPEN
 
         Path(files.key).write_text("no key")
-        with pytest.raises(BadConfig, match=r"cert\.pem"):
+        with pytest.raises(BadConfig, match=r"tls\.key: .*key\.pem contains no private key"):
             files.reload()
         async with participant(network.address, 2, tls=files) as other:
             await opened(other)
