@@ -282,7 +282,7 @@ class StaleBrokerEpoch(KactlError):
 
     def __init__(self, broker: int, theirs: int, known: int | None) -> None:
         of_ours = "it is not registered" if known is None else f"it is registered under epoch {known}"
-        super().__init__(f"broker {broker} spoke under epoch {theirs}, and {of_ours}: ask again once both agree")
+        super().__init__(f"broker {broker} used epoch {theirs}, and {of_ours}: retry once both agree")
         self.broker = broker
 
 
@@ -459,7 +459,7 @@ class ControllerUnreachable(KactlError):
     http_status = 503
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the controller cannot be asked: {reason}; ask again later")
+        super().__init__(f"the controller cannot be reached: {reason}; check that it runs, and try again")
         self.reason = reason
 
 

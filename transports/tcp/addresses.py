@@ -1,6 +1,7 @@
 """Addresses, and the rule for those that other hosts can reach."""
 
 import asyncio
+import ipaddress
 import socket
 from typing import Any, Final, NamedTuple
 
@@ -35,9 +36,30 @@ class Address(NamedTuple):
             port = rest[1:] or port
         elif text.count(":") == 1:
             host, _, port = text.partition(":")
+        elif ":" in text and not _is_ipv6(text):
+            raise BadConfig(field, f"{text!r} is no address: write it as host:{DEFAULT_PORT}")
+        if any(character.isspace() or character in "/@" for character in host) or not _can_be_resolved(host):
+            raise BadConfig(field, f"{text!r} is no address: {host!r} is no host; write it as host:{DEFAULT_PORT}")
         if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
             raise BadConfig(field, f"{text!r} is no address: {port!r} is no port; write it as host:{DEFAULT_PORT}")
         return cls(host or "127.0.0.1", int(port))
+
+
+def _can_be_resolved(host: str) -> bool:
+    """Returns whether the resolver accepts a name: it raises UnicodeError for empty and long labels."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Resolved(NamedTuple):
@@ -57,6 +79,8 @@ async def resolve(address: Address) -> list[Resolved]:
     Raises:
         OSError: the host has none.
     """
+    if not _can_be_resolved(address.host):  # of another program, which has not parsed it
+        raise socket.gaierror(socket.EAI_NONAME, "it is no host name")
     loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
     try:
         try:

@@ -1,10 +1,15 @@
 """Opens connections to other programs."""
 
 import asyncio
+import errno
+import os
+import socket
 from collections.abc import Callable
+from typing import Final
 
 from kactl.messages.sessions import NotController
 from kactl.runtime.encryption import PIECE, Encryption
+from kactl.runtime.tls import rejected_certificate
 
 from . import handshake
 from .addresses import Address, Exposure, resolve
@@ -13,6 +18,9 @@ from .limits import Limits
 from .link import Link, LinkClosed
 from .metrics import LinkMetrics
 from .tls import Tls
+
+# Errors of the network itself, before the handshake of TLS.
+_UNREACHABLE: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT})
 
 
 class Dialer:
@@ -89,6 +97,10 @@ class Dialer:
         raise last or OSError(f"{address.host} has no address")
 
     def _reason(self, error: OSError) -> str:
-        if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+        if isinstance(error, socket.gaierror):
+            return f"the name of the host cannot be resolved ({error.strerror})"
+        if rejected := rejected_certificate(error):
+            return f"{rejected}; use certificates of one authority"
+        if self._tls is not None and error.errno not in _UNREACHABLE:
             return f"the TLS handshake failed, or the address does not use TLS: {error}"
-        return str(error)
+        return os.strerror(error.errno) if error.errno else str(error)

@@ -101,7 +101,8 @@ class Listener:
                 self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
         except OSError as error:
             self._close_sockets()
-            raise BadConfig("listen", f"{self.address} cannot be listened on: {error}") from None
+            reason = f"{self.address} cannot be listened on ({error.strerror}): choose another address or port"
+            raise BadConfig("listen", reason) from None
         for listening in self._sockets:
             self._tasks.spawn(self._accept(listening))
 

@@ -195,7 +195,8 @@ class TcpNetwork:
 
         Raises:
             BadRequest: no addresses of controllers are known.
-            BadConfig: the address cannot be listened on, or one of the addresses has another form.
+            BadConfig: the address cannot be listened on, one of the addresses has another form, or a file of TLS cannot
+                be used.
         """
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
@@ -212,7 +213,7 @@ class TcpNetwork:
 
         Raises:
             BadRequest: no addresses of controllers are known.
-            BadConfig: one of the addresses has another form.
+            BadConfig: one of the addresses has another form, or a file of TLS cannot be used.
         """
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
@@ -227,6 +228,11 @@ class TcpNetwork:
     def _check_controllers(self, given: Sequence[Address] = ()) -> None:
         if not (given or self._controllers or self._offices or self._listen):
             raise BadRequest("controllers", "the network knows no controller: give the addresses of all of them")
+        for address in (*given, *self._controllers):
+            if not address.port:
+                raise BadConfig("controllers", f"{address} has no port: write the one that the controller listens on")
+        if self._tls is not None:
+            self._tls.client_context()  # an invalid file is reported now
 
     @asynccontextmanager
     async def _linked(self, port: ParticipantPort, given: Sequence[Address]) -> AsyncIterator[ControlLink]:
