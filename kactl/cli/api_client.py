@@ -293,7 +293,8 @@ def _parsed(server: str) -> urllib.parse.SplitResult:
     try:
         url = urllib.parse.urlsplit(server)
         is_valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:  # such as a port that is not a number
+        (url.hostname or "").encode("idna")  # as the resolver does
+    except ValueError:  # such as a port that is not a number, or an empty label of the host
         is_valid = False
     if is_valid:
         return url
@@ -310,7 +311,15 @@ def _query(query: Query | None) -> str:
 
 
 def quoted(part: str | int) -> str:
-    """Returns one segment of a path, percent-encoded."""
+    """Returns one segment of a path, percent-encoded.
+
+    Raises:
+        Failure: USAGE; it is empty, and the path would be that of another resource.
+    """
+    if part == "":
+        raise Failure(
+            "an argument is empty: write the name of a topic, of a partition as orders-0, or an id", Exit.USAGE
+        )
     return urllib.parse.quote(str(part), safe="")
 
 

@@ -8,7 +8,10 @@ import msgspec
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
-_HOST: Final = r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+))"
+# Labels have 1 to 63 characters: the resolver raises UnicodeError for others.
+_LABEL: Final = r"[^:\[\]\s/.]{1,63}"
+_NAME: Final = rf"{_LABEL}(?:\.{_LABEL})*\.?"
+_HOST: Final = rf"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>{_NAME}))"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LISTEN: Final = re.compile(_HOST + r":(?P<port>[0-9]{1,5})")
 HOST: Final = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")

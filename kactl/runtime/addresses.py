@@ -22,7 +22,7 @@ def is_local(host: str) -> bool:
     """Returns whether each address of a host, which a server would listen on, is a loopback address."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for names that are none, such as a..b
         return False
     return all(is_loopback(str(address[0])) for *_, address in found)
 

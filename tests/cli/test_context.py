@@ -78,6 +78,7 @@ def test_file_that_is_no_context_file_is_rejected(home: Home, content: str) -> N
     [
         (["add", "prod", "--server", "http://b:1"], "context 'prod': exists: choose another name"),
         (["add", "new", "--server", "http://b:x"], "'http://b:x' is not a URL"),
+        (["add", "new", "--server", "http://b..c:1"], "'http://b..c:1' is not a URL"),
         (["add", "new", "--server", "http://b:1", "--token-file", "gone"], "--token-file: gone cannot be read"),
         (["add", "new", "--server", "http://b:1", "--token-stdin"], "the first line of standard input is empty"),
         (

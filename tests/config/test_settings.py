@@ -385,6 +385,16 @@ REFUSED = {
         {"KACTL_STORE__KIND": "memory"},
         "kactl.toml: store: is a section",
     ),
+    "an empty label": (
+        "node-id = 1\n[api]\nlisten = 'a..b:1'",
+        {},
+        "kactl.toml: api.listen: 'a..b:1' is not an address",
+    ),
+    "a long label": (
+        f"node-id = 1\n[store]\nkind = 'etcd'\nendpoints = ['http://{'x' * 64}:1']",
+        {},
+        "is not an endpoint: write it as http://host:2379",
+    ),
     "no port": ("node-id = 1\n[api]\nlisten = '8080'", {}, "kactl.toml: api.listen: '8080' is not an address"),
     "too high a port": ("node-id = 1\n[api]\nlisten = 'localhost:65536'", {}, "kactl.toml: api.listen: "),
     "ZooKeeper nowhere": ("node-id = 1\n[store]\nkind = 'zookeeper'", {}, "kactl.toml: store.connect: is missing"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.runtime.addresses import group_of
+from kactl.runtime.addresses import group_of, is_local, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,14 @@ from kactl.runtime.addresses import group_of
 )
 def test_group_is_the_network_that_a_peer_can_use(address: str, group: str) -> None:
     assert group_of(address) == group
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.9", True), ("::1", True), ("10.0.0.1", False), ("a..b", False), ("x" * 64, False)]
+)
+def test_host_is_local_if_all_of_its_addresses_are(host: str, expected: bool) -> None:
+    assert is_local(host) == expected
+
+
+def test_loopback_includes_mapped_addresses() -> None:
+    assert [is_loopback(text) for text in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "localhost")] == [True, False, False]

@@ -10,7 +10,11 @@ from kactl.errors import BadConfig
 
 PORT: Final = 2181
 _PORT_MAX: Final = 65_535
-_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+))(?::(?P<port>[0-9]{1,5}))?")
+# Labels have 1 to 63 characters: the resolver raises UnicodeError for others.
+_LABEL: Final = r"[^:\[\]\s/.]{1,63}"
+_HOST: Final = re.compile(
+    rf"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>{_LABEL}(?:\.{_LABEL})*\.?))(?::(?P<port>[0-9]{{1,5}}))?"
+)
 
 
 class Host(NamedTuple):
