@@ -141,6 +141,8 @@ def verify(folder: Path) -> Verified:
     decoder = msgspec.json.Decoder(AuditRecord)
     count = first = last = 0
     problems: list[str] = []
+    if not any(path.name == NAME or _is_old(path.name) for path in folder.iterdir()):
+        problems.append(f"{folder} contains no {NAME}: name the folder of the audit trail")
     for path, number, line in _lines(folder):
         try:
             seq = decoder.decode(line).seq

@@ -143,6 +143,12 @@ def test_what_was_removed_or_changed_is_found(tmp_path: Path, content: list[byte
     assert verify(tmp_path).problems == (problem,)
 
 
+def test_folder_without_files_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "kactl.db").touch()
+
+    assert verify(tmp_path) == (0, 0, 0, (f"{tmp_path} contains no {NAME}: name the folder of the audit trail",))
+
+
 def test_removed_file_is_found(tmp_path: Path) -> None:
     for age, seq in ((2, 1), (0, 3)):
         (tmp_path / (f"{NAME}.{age}" if age else NAME)).write_bytes(line(seq))
