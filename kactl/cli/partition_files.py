@@ -59,6 +59,9 @@ class TopicsFile(msgspec.Struct, frozen=True):
 
 
 STDIN: Final = "-"
+# Kafka's tools know no other version, either.
+VERSION: Final = 1
+_REMEDY: Final = "`kactl reassign plan --out` writes the expected format"
 # A million partitions at some 60 bytes each. The limit also ends the reading of an endless device.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -92,7 +95,11 @@ def read(path: str, kind: type[_File]) -> _File:
         content = content_of(path)
     except OSError as error:
         raise Failure(f"{path}: cannot be read ({error.strerror}); choose another file", Exit.USAGE) from None
-    return decoded(path, content, kind)
+    file = decoded(path, content, kind)
+    version = getattr(file, "version", VERSION)
+    if version != VERSION:
+        raise Failure(f"{path}: version {version} is unknown; {_REMEDY}, version {VERSION}", Exit.USAGE)
+    return file
 
 
 def decoded(path: str, content: bytes, kind: type[_File]) -> _File:
@@ -100,7 +107,8 @@ def decoded(path: str, content: bytes, kind: type[_File]) -> _File:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Failure(f"{path}: {error}; `kactl reassign plan --out` writes the expected format", Exit.USAGE) from None
+        reason = str(error) if content.strip() else "is empty"
+        raise Failure(f"{path}: {reason}; {_REMEDY}", Exit.USAGE) from None
 
 
 def parsed(text: str, option: str = "-p") -> PartitionName:
