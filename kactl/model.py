@@ -276,7 +276,8 @@ def check_topic_name(name: str) -> str | None:
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return f"{len(name)} characters, at most {TOPIC_NAME_LENGTH_MAX} are allowed"
     if not _LEGAL_TOPIC.fullmatch(name):
-        return "only ASCII letters, digits, '.', '_' and '-' are allowed"
+        invalid = next(character for character in name if not _LEGAL_TOPIC.fullmatch(character))
+        return f"{name!r} contains {invalid!r}: only ASCII letters, digits, '.', '_' and '-' are allowed"
     return None
 
 

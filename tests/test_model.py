@@ -141,7 +141,8 @@ def test_legal_topic_name_is_accepted(name: str) -> None:
         (".", "cannot name"),
         ("..", "cannot name"),
         ("x" * 250, "at most 249"),
-        ("a b", "only ASCII"),
+        ("a b", "'a b' contains ' ': only ASCII"),
+        ("na\u00efve", "contains '\u00ef'"),
     ],
 )
 def test_illegal_topic_name_is_rejected_with_the_reason(name: str, reason: str) -> None:

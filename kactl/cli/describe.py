@@ -177,8 +177,8 @@ def _is(item: ReassignmentInfo | CompletedReassignment, name: TopicPartition) ->
 def _parsed(name: str) -> TopicPartition:
     try:
         return TopicPartition.parse(name)
-    except ValueError as error:
-        raise Failure(f"{name!r} is not the name of a partition such as orders-0: {error}", Exit.USAGE) from None
+    except ValueError:
+        raise Failure(f"{name!r} is not the name of a partition: write it as orders-0", Exit.USAGE) from None
 
 
 def _path(name: TopicPartition) -> str:

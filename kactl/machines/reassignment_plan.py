@@ -43,7 +43,9 @@ def plan(
         size = len(partitions[name]) if replication_factor is None else replication_factor
         if not 1 <= size <= len(planner.racks):
             raise InvalidReplicationFactor(
-                "replication_factor", f"{name} is to have {size} replicas, on {len(planner.racks)} brokers"
+                "replication_factor",
+                f"{name} cannot have {size} replicas on {len(planner.racks)} brokers; plan with fewer replicas or more "
+                "brokers",
             )
         planned[name] = planner.keep(partitions[name], size)
     for name, replicas in planned.items():

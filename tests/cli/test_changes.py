@@ -111,6 +111,11 @@ def test_rejected_moves_and_cancellations_are_listed_by_partition(up: Up) -> Non
         (["reassign", "apply", "-p", "orders"], 2, "write orders-0:1,2,3"),
         (["reassign", "apply", "-p", "orders-0:1,x", "--yes"], 2, "write 1,2,3"),
         (["reassign", "apply", "-f", "/nowhere.json"], 2, "cannot be read"),
+        (
+            ["reassign", "apply", "-p", "a-0:1", "-p", "b-7:1", "-p", "b-7:2", "--yes"],
+            1,
+            "partitions: b-7 is named twice; name each partition once",
+        ),
         (["reassign", "cancel"], 2, "exactly one of --all"),
         (["reassign", "plan", "--without", "1,2,3"], 1, "no broker is left to hold replicas"),
         (["topic", "add-partitions", "nowhere", "--partitions", "4"], 1, "there is no topic nowhere"),

@@ -66,7 +66,7 @@ def test_broker_topic_and_controller_are_described(up: Up) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["partition", "told"], 2, "'told' is not the name of a partition such as orders-0"),
+        (["partition", "told"], 2, "error: 'told' is not the name of a partition: write it as orders-0\n"),
         (["partition", "gone-0"], 1, "gone"),
         (["topic", "gone"], 1, "gone"),
         (["broker", "99"], 1, "99"),

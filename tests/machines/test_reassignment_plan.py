@@ -69,7 +69,10 @@ def test_balance_does_not_reduce_the_racks_of_a_partition() -> None:
 
 
 def test_impossible_plans_are_rejected() -> None:
-    with pytest.raises(InvalidReplicationFactor, match="t-0 is to have 3 replicas, on 2 brokers"):
+    with pytest.raises(
+        InvalidReplicationFactor,
+        match="t-0 cannot have 3 replicas on 2 brokers; plan with fewer replicas or more brokers",
+    ):
         plan(partitions_of((1, 2, 3)), brokers(1, 2))
     with pytest.raises(InvalidReplicationFactor, match="0 replicas"):
         plan(partitions_of((1,)), brokers(1), replication_factor=0)

@@ -47,7 +47,8 @@ async def reassign(service: Service, request: ApiRequest[NoData, NoData, Reassig
         for target in body.partitions
     }
     if len(targets) < len(body.partitions):
-        raise BadRequest("partitions", "a partition is named twice; name each partition once")
+        counts = collections.Counter(TopicPartition(target.topic, target.partition) for target in body.partitions)
+        raise BadRequest("partitions", f"{counts.most_common(1)[0][0]} is named twice; name each partition once")
     return await _ask(service, "reassign", ReassignmentRequested(targets, body.dry_run), reason=body.reason)
 
 
