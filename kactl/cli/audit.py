@@ -25,7 +25,7 @@ def audit() -> None:
     """Check the files of the audit trail, which `[audit]` of the configuration describes."""
 
 
-@audit.command()
+@audit.command(short_help="Find missing and changed records.")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--config", metavar="FILE", help="Configuration that names the folder.")
 @options

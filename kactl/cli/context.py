@@ -49,7 +49,7 @@ def current(settings: Settings) -> None:
         output.print_lines([f"{item['name']}{output.GAP}{item['server']}"])
 
 
-@context.command()
+@context.command(short_help="Make a context the current one.")
 @click.argument("name")
 @with_options((), server=False)
 def use(settings: Settings, *, name: str) -> None:

@@ -73,7 +73,7 @@ def history(settings: Settings) -> None:
         output.print_lines(output.table(_TERMS, [_term(term) for term in response.items]))
 
 
-@controller.command()
+@controller.command(short_help="Show the controller's event queue.")
 @click.option(
     "--limit",
     type=click.IntRange(0, 1000),
@@ -107,7 +107,7 @@ def queue(settings: Settings, *, limit: int) -> None:
     output.print_lines(["", *output.table(_KINDS, [_kind(event) for event in response.kinds])])
 
 
-@controller.command()
+@controller.command(short_help="Resign as controller.")
 @click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @own_reason_option

@@ -54,7 +54,7 @@ def describe() -> None:
     """Describe one object in detail, with causes."""
 
 
-@describe.command()
+@describe.command(short_help="Describe the controller.")
 @options
 @watchable
 def controller(settings: Settings) -> None:
@@ -70,7 +70,7 @@ def controller(settings: Settings) -> None:
     _show(settings, document, lambda: controller_lines(**document))
 
 
-@describe.command()
+@describe.command(short_help="Describe a broker.")
 @click.argument("broker_id", type=int, metavar="ID")
 @options
 @watchable
@@ -88,7 +88,7 @@ def broker(settings: Settings, *, broker_id: int) -> None:
     _show(settings, document, lambda: broker_lines(**document))
 
 
-@describe.command()
+@describe.command(short_help="Describe a topic.")
 @click.argument("name", metavar="T")
 @options
 @watchable
@@ -109,7 +109,7 @@ def topic(settings: Settings, *, name: str) -> None:
         settings.note(f"{PARTITIONS_MAX} of {matched:,} partitions are shown: kactl get partitions --topic {name}")
 
 
-@describe.command()
+@describe.command(short_help="Describe a partition.")
 @click.argument("name", metavar="T-P")
 @options
 @watchable
@@ -121,7 +121,7 @@ def partition(settings: Settings, *, name: str) -> None:
     _show(settings, document, lambda: partition_lines(**document))
 
 
-@describe.command()
+@describe.command(short_help="Describe a reassignment in progress.")
 @click.argument("name", metavar="T-P")
 @options
 @watchable

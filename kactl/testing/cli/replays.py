@@ -37,7 +37,7 @@ _mutants_file = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(short_help="Run the script of a seed or a file twice.")
 @_source
 @click.option("--commit", "revision", type=NAME, metavar="REV", help="Run the simulator of this commit.")
 @_mutant
@@ -77,7 +77,7 @@ def replay(
     click.get_current_context().exit(SimExit.VIOLATION)
 
 
-@click.command()
+@click.command(short_help="Reduce a failing script.")
 @click.argument("file", type=NAME)
 @click.option("--output", "target", type=NAME, metavar="FILE", help="Where to write the script.  [FILE itself]")
 @click.option("--runs", type=click.IntRange(min=1), default=2_000, show_default=True, help="Maximum number of runs.")
@@ -122,7 +122,7 @@ def shrink(
     output.print_lines(reports.report(shrunk.script, judge(shrunk.script), _origin(now)._replace(shrunk=story)))
 
 
-@click.command()
+@click.command(short_help="Run a script, and show its events by node.")
 @_source
 @click.option("--html", "page", type=NAME, metavar="FILE", help="Write a page instead of text.")
 @click.option("--all", "everything", is_flag=True, help="All events, not the last of the nodes concerned.")

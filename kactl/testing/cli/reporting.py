@@ -20,7 +20,7 @@ from .sources import FOLDER, errors_translated
 COST_SEEDS: Final = 6
 
 
-@click.command()
+@click.command(short_help="Show the results of the last search.")
 @click.option("--folder", type=NAME, default=".sim", show_default=True, help="Folder of the last search.")
 @click.option("--tests", type=NAME, default=str(FOLDER), show_default=True, help="Folder of corpus and mutants.")
 @click.option("--cost", is_flag=True, help=f"Show instead what each checker costs, over {COST_SEEDS} seeds.")
