@@ -22,10 +22,13 @@ def config() -> None:
 @_file
 @with_options((), server=False)
 def validate(settings: Settings, *, file: str) -> None:
-    """Validate FILE and the overrides of the environment. The default of FILE is kactl.toml."""
-    from .setup import read_config
+    """Validate FILE and the overrides of the environment. The default of FILE is kactl.toml.
 
-    read_config(file)
+    A file whose store is not ZooKeeper is for `kactl up`, and needs no node-id.
+    """
+    from .up import served_config
+
+    served_config(file)
     settings.note(f"{file}: the configuration is valid.")
 
 
@@ -46,7 +49,7 @@ def show(settings: Settings, *, file: str, for_up: bool) -> None:
         output.print_lines(toml_lines(values))
 
 
-@config.command()
+@config.command(short_help="Show the JSON Schema of configuration files.")
 @with_options(("json", "yaml"), server=False)
 def schema(settings: Settings) -> None:
     """Show the JSON Schema of configuration files, by which editors complete and check them."""

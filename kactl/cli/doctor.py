@@ -154,10 +154,10 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
     if file is None:
         return
     from .doctor_brokers import broker_checks
-    from .setup import read_config
     from .stores import tls_context
+    from .up import served_config
 
-    store = read_config(file).store
+    store = served_config(file).store
     if store.kind != "zookeeper":
         yield Check(check="zookeeper", result=PASS, value="", detail=f"not used: store.kind in {file} is {store.kind}")
         return
@@ -166,17 +166,17 @@ def _zookeeper(file: str | None) -> Iterator[Check]:
     yield from servers
     if any(server.result == PASS for server in servers):
         yield _permissions(store)
-        yield from broker_checks(read_config(file))
+        yield from broker_checks(served_config(file))
 
 
 def _etcd(file: str | None) -> Iterator[Check]:
     """Check each member of etcd: it passes if it is healthy, which needs a leader among the members."""
     if file is None:
         return
-    from .setup import read_config
     from .stores import tls_context
+    from .up import served_config
 
-    store = read_config(file).store
+    store = served_config(file).store
     if store.kind != "etcd":
         return
     tls = tls_context(store)
@@ -201,9 +201,9 @@ def _network(file: str | None) -> Iterator[Check]:
         return
     from kactl.errors import KactlError
 
-    from .setup import read_config
+    from .up import served_config
 
-    config = read_config(file)
+    config = served_config(file)
     section = config.network
     if not (section.listen or section.controllers):
         return
@@ -228,9 +228,9 @@ def _api(file: str | None) -> Iterator[Check]:
     from kactl.admin.identity.token_file import read_tokens
     from kactl.errors import KactlError
 
-    from .setup import read_config
+    from .up import served_config
 
-    config = read_config(file)
+    config = served_config(file)
     check = f"api {config.api.listen}"
     try:
         found = checked(config)
@@ -272,9 +272,9 @@ def _kafka(file: str | None) -> Iterator[Check]:
     """Check that clients of the brokers do not see kactl, for which each of their requests would be a detour."""
     if file is None:
         return
-    from .setup import read_config
+    from .up import served_config
 
-    kafka = read_config(file).kafka
+    kafka = served_config(file).kafka
     if not kafka.listeners:
         return
     others = [endpoint.listener for endpoint in kafka.advertised if endpoint.listener != kafka.listener_name]

@@ -153,7 +153,7 @@ def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, toke
     settings.note(f"Revoked {', '.join(ids)}.")
 
 
-@token.command()
+@token.command(short_help="Replace a token by one with the same role.")
 @click.argument("name")
 @click.option(
     "--overlap", type=_Duration(), default="24h", show_default=True, help="Time for which the old one stays valid."
@@ -202,9 +202,9 @@ def _token_file(settings: Settings, config: str | None, tokens: str | None, *, c
     if config is not None:
         from kactl.admin.identity.places import places_of
 
-        from . import setup
+        from .up import served_config
 
-        return places_of(setup.read_config(config)).tokens
+        return places_of(served_config(config)).tokens
     from .credentials import running
 
     found = running(settings.server)

@@ -31,6 +31,8 @@ LOG_SEGMENTS: Final = 4
 # The participants have the ids from 1 on.
 NODE_ID: Final = 0
 
+# Stores of `kactl up`. Real brokers keep their cluster in ZooKeeper.
+STORES: Final = ("sqlite", "etcd")
 LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
 
@@ -69,7 +71,7 @@ def up(
     if data_dir is not None:
         overrides["store.path"] = str(data_dir / STORE_FILE)
     config = read_config(file, overrides)
-    if config.store.kind not in ("sqlite", "etcd"):
+    if config.store.kind not in STORES:
         raise Failure(
             f"{file}: store.kind: `kactl up` stores its cluster in SQLite or etcd, not in {config.store.kind}: "
             'write kind = "sqlite", or run `kactl controller` for real brokers',
@@ -120,6 +122,19 @@ def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
     path = Path(setup.read_config(file, overrides, defaults).store.path)
     beside = {"log.folder": path.parent / LOG_FOLDER, "security.folder": path.parent / SECURITY_FOLDER}
     return setup.read_config(file, overrides, {**defaults, **{key: str(folder) for key, folder in beside.items()}})
+
+
+def served_config(file: str) -> "Config":
+    """Returns the configuration of the server that a file is for, with the defaults of its command: `kactl controller`
+    over ZooKeeper, and `kactl up` otherwise.
+
+    Raises:
+        Failure: USAGE; see `kactl.cli.setup.read_config`.
+    """
+    from . import setup
+
+    config = read_config(file, {})
+    return config if config.store.kind in STORES else setup.read_config(file)
 
 
 def _default_path(file: str | None) -> Path:

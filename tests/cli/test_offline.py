@@ -5,14 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import kactl as package
+from kactl.cli.root import Commands
 from kactl.cli.topic import topic
+from kactl.cli.up import DATA_DIR, SECURITY_FOLDER
 from tests.support import tree
 
 from .server import kactl
 
+GROUPS = [name for name, command in Commands().items() if isinstance(command, click.Group)]
 EMBED = tree.ROOT / "tests" / "examples" / "embed.py"
 
 
@@ -33,7 +37,7 @@ def test_local_commands_have_no_server_option(command: list[str]) -> None:
     assert "--timeout" not in done.out
 
 
-@pytest.mark.parametrize("group", ["get", "topic", "broker"])
+@pytest.mark.parametrize("group", GROUPS)
 def test_help_of_groups_is_not_truncated(group: str) -> None:
     _, _, commands = kactl(group, "--help").out.partition("Commands:")
 
@@ -116,6 +120,29 @@ def test_configuration_is_validated_and_shown(tmp_path: Path) -> None:
     assert 'session-timeout = "9000ms"' in shown.out
     (tmp_path / "shown.toml").write_text(shown.out)
     assert kactl("config", "show", tmp_path / "shown.toml").out == shown.out
+
+
+def test_file_of_up_is_valid_without_node_id(tmp_path: Path) -> None:
+    (tmp_path / "up.toml").write_text('[store]\nkind = "etcd"\nendpoints = ["http://127.0.0.1:1"]\n')
+    (tmp_path / "brokers.toml").write_text('[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n')
+
+    for_up = kactl("config", "validate", tmp_path / "up.toml")
+    for_brokers = kactl("config", "validate", tmp_path / "brokers.toml")
+    examined = kactl("doctor", "--config", tmp_path / "up.toml", "-o", "jsonl")
+
+    assert for_up.code == 0, for_up.err
+    assert (for_brokers.code, "node-id: is missing" in for_brokers.err) == (2, True)
+    assert f'"tokens {DATA_DIR}/{SECURITY_FOLDER}/tokens.toml"' in examined.out
+
+
+def test_token_of_a_configuration_is_made_where_its_server_reads_it(tmp_path: Path) -> None:
+    file, data = tmp_path / "kactl.toml", tmp_path / "data"
+    file.write_text(f'node-id = 7\n[store]\npath = "{data}/kactl.db"\n')
+
+    made = kactl("token", "create", "x", "--role", "viewer", "--config", file, "--output", tmp_path / "x.token")
+
+    assert made.code == 0, made.err
+    assert (data / SECURITY_FOLDER / "tokens.toml").exists()
 
 
 def test_unknown_configuration_key_is_rejected(tmp_path: Path) -> None:
