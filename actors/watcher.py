@@ -87,7 +87,7 @@ class Watcher:
                 self._gate.shut("our session with the store has ended")
                 return
             if change.what is Changed.SUSPENDED:
-                self._gate.shut("the store is not heard of, and our session with it may have ended")
+                self._gate.shut("the store has not responded, and the session of this instance may have ended")
             elif change.what is Changed.CONNECTED:
                 self._gate.open()
             make = _EVENTS.get(change.what)

@@ -167,7 +167,7 @@ def _store_session(facts: Facts, limits: Limits) -> Check:
         return Check(name="store-session", result="pass")
     return Check(
         name="store-session", result="fail", detail=facts.session,
-        remedy="see that the store can be reached from this instance; nothing is sent to brokers meanwhile",
+        remedy="check that this instance can reach the store; nothing is sent to brokers meanwhile",
     )  # fmt: skip
 
 

@@ -240,7 +240,9 @@ class Gateway:
         """Returns the error for a call that no server answered; notes it as the present trouble."""
         self._current = (self._current + 1) % len(self._endpoints)
         reason = str(error) or type(error).__name__
-        self.trouble = f"etcd at {', '.join(self._endpoints)} does not answer: {reason}"
+        if isinstance(getattr(error, "os_error", None), ConnectionRefusedError):
+            reason = "connection refused"  # aiohttp's text repeats the address twice
+        self.trouble = f"etcd at {', '.join(self._endpoints)} does not answer: {reason}; check that it runs"
         return StoreUnavailable(self.trouble)
 
 
