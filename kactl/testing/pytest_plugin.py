@@ -9,6 +9,7 @@ Each seed is one test item, so pytest-xdist divides the seeds. A failing run pri
 command that repeats it. Nothing here is imported before a test with the marker is collected, except pytest.
 """
 
+import argparse
 import inspect
 import logging
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .programs.simulation import Plan, Simulation
     from .script import Action, Script
@@ -32,18 +33,30 @@ EVENTS_SHOWN: Final = 30
 FOLDER: Final = ".sim"
 CORPUS: Final = "corpus"
 
+_ARGUMENTS: Final = ("seeds", "duration", "faults")
 _USED: Final = pytest.StashKey[float]()
 _REPORT: Final = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kactl simulation")
-    group.addoption("--sim-seeds", type=int, metavar="N", help="run seeds 0 to N-1 of each simulated test")
-    group.addoption("--sim-seed", type=int, metavar="S", help="run only this seed of each simulated test")
+    group.addoption("--sim-seeds", type=_number_from(1), metavar="N", help="run seeds 0 to N-1 of each simulated test")
+    group.addoption("--sim-seed", type=_number_from(0), metavar="S", help="run only this seed of each simulated test")
     group.addoption("--sim-budget", metavar="60s", help="skip further seeds after this processor time, in each process")
     group.addoption("--sim-replay", metavar="FILE", help="repeat the run of a saved script")
     group.addoption("--sim-no-shrink", action="store_true", help="do not reduce the faults of a failing run")
     group.addoption("--sim-trace", metavar="FILE", help="append the history of each run to a file")
+
+
+def _number_from(least: int) -> "Callable[[str], int]":
+    """Returns the type of an option: a whole number that is at least `least`."""
+
+    def convert(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return convert
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,8 +72,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("sim")
     if marker is None:
         return
+    if fault := _fault_of(marker, metafunc.function):
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: pytest.mark.sim: {fault}")
     runs = dict(_runs(metafunc.config, marker, metafunc.definition.nodeid))
     metafunc.parametrize("sim", list(runs.values()), indirect=True, ids=list(runs))
+
+
+def _fault_of(marker: pytest.Mark, function: object) -> str:
+    """Returns why a test cannot be run; empty if it can. Faults and the duration are checked when it is run."""
+    unknown = sorted(marker.kwargs.keys() - _ARGUMENTS)
+    seeds = marker.kwargs.get("seeds", SEEDS_DEFAULT)
+    if marker.args or unknown:
+        given = ", ".join(unknown) or ", ".join(map(repr, marker.args))
+        return f"{given} is not an argument: write {', '.join(f'{name}=' for name in _ARGUMENTS)}"
+    if type(seeds) is not int or seeds < 1:
+        return f"seeds: {seeds!r} is not a whole number of at least 1"
+    return "" if inspect.iscoroutinefunction(function) else "the test is not asynchronous: write async def"
 
 
 def _runs(config: pytest.Config, marker: pytest.Mark, nodeid: str) -> "Iterator[tuple[str, int | Script]]":

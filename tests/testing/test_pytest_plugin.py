@@ -147,13 +147,15 @@ async def test_plain(sim):
             ["-k", "not plain"],
             [
                 "unknown faults ['rain']: choose from ['controller-move', ",
-                "duration 'long' has no unit: write 90s, 10min or 1h",
+                "'long' is not a duration: write 90s, 10min or 1h",
             ],
         ),
         (
             ["--sim-replay", "missing.json", "-k", "plain"],
             ["simulated run: [Errno 2] No such file or directory: 'missing.json'"],
         ),
+        (["--sim-seeds", "0"], ["argument --sim-seeds: '0' is not a whole number of at least 1"]),
+        (["--sim-seed", "x"], ["argument --sim-seed: 'x' is not a whole number of at least 0"]),
     ],
 )
 def test_bad_usage_names_the_remedy(tmp_path: Path, options: list[str], reasons: list[str]) -> None:
@@ -162,6 +164,25 @@ def test_bad_usage_names_the_remedy(tmp_path: Path, options: list[str], reasons:
     text = run_pytest(tmp_path, *options)
 
     assert [reason for reason in reasons if reason not in text] == []
+
+
+@pytest.mark.slow
+def test_marker_without_a_run_is_an_error(tmp_path: Path) -> None:
+    wrong = {
+        "seeds=0": "seeds: 0 is not a whole number of at least 1",
+        "seeds='20'": "seeds: '20' is not a whole number",
+        "seed=3": "seed is not an argument: write seeds=, duration=, faults=",
+        "200": "200 is not an argument: write seeds=",
+        "": "the test is not asynchronous: write async def",
+    }
+    for number, marker in enumerate(wrong):
+        function = "async def" if marker else "def"
+        text = f"import pytest\n\n@pytest.mark.sim({marker})\n{function} test_it(sim):\n    pass\n"
+        (tmp_path / f"test_{number}.py").write_text(text)
+
+    text = run_pytest(tmp_path)
+
+    assert [reason for reason in wrong.values() if f"::test_it: pytest.mark.sim: {reason}" not in text] == []
 
 
 USERS_STORE = '''

@@ -2,8 +2,9 @@
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Collection, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from ..history import History
 from ..loop import SimLoop
@@ -122,6 +123,10 @@ def _drawn(seed: int) -> ScheduleSpec:
     return ScheduleSpec(drawn.strategy, drawn.hold_back, drawn.changes, drawn.grid_ms, seed)  # type: ignore[arg-type]
 
 
+_UNITS_MS: Final = {"ms": 1.0, "s": 1_000.0, "min": 60_000.0, "h": 3_600_000.0}
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|min|h)")
+
+
 def plan_of(*, faults: Collection[str] = (), duration: str | float = 60.0) -> Plan:
     """Returns the plan of a marker.
 
@@ -139,7 +144,7 @@ def plan_of(*, faults: Collection[str] = (), duration: str | float = 60.0) -> Pl
 def _ms(duration: str | float) -> float:
     if not isinstance(duration, str):
         return float(duration) * 1000
-    for unit, factor in (("min", 60_000.0), ("ms", 1.0), ("s", 1_000.0), ("h", 3_600_000.0)):
-        if duration.endswith(unit):
-            return float(duration.removesuffix(unit)) * factor
-    raise ValueError(f"duration {duration!r} has no unit: write 90s, 10min or 1h")
+    matched = _DURATION.fullmatch(duration)
+    if matched is None:
+        raise ValueError(f"{duration!r} is not a duration: write 90s, 10min or 1h")
+    return float(matched[1]) * _UNITS_MS[matched[2]]
