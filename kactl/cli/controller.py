@@ -57,7 +57,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
             settings.note("stopping: resigning as controller ...")
 
     setup.check_exposure(config, file)
-    setup.check_listen(config.api.address)
+    setup.check_free(config)
     setup.run(serve, uvloop=uvloop)
 
 

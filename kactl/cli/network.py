@@ -53,10 +53,15 @@ def network_of(config: Config, meter_provider: MeterProvider | None = None, *, p
 def _check_identities(config: Config, participants: int) -> None:
     """Check that the certificate of `[network]` names all programs of this server, which no peer accepts otherwise."""
     section = config.network
+    tls = Tls(ca=section.ca, cert=section.cert, key=section.key)
     try:
-        certificate = Tls(ca=section.ca, cert=section.cert, key=section.key).own_certificate()
+        tls.reload()
     except BadConfig as error:
-        # The server has other tasks. A file that cannot be read at all is refused when the network is opened.
+        raise BadConfig(f"network.{error.field.removeprefix('tls.')}", error.reason) from None
+    try:
+        certificate = tls.own_certificate()
+    except BadConfig as error:
+        # The certificate can be renewed while the server runs, which has other tasks.
         log.error("[network] does not work until its certificate is replaced: %s", error)
         return
     named = identities(certificate, None)

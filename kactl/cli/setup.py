@@ -76,12 +76,21 @@ def check_exposure(config: Config, file: str | None) -> None:
         raise Failure(str(error) if file is None else f"{file}: {error}", Exit.USAGE) from None
 
 
-def check_listen(listen: Listen) -> None:
-    """Check that an address is free before anything else is started.
+def check_free(config: Config, api: str = "api.listen") -> None:
+    """Check that the addresses of the API and of the network are free before anything else is started.
+
+    Args:
+        api: the key or option that names the address of the API, for errors.
 
     Raises:
-        Failure: it cannot be listened on.
+        Failure: one cannot be listened on.
     """
+    _check_listen(config.api.address, api)
+    if config.network.address is not None:
+        _check_listen(config.network.address, "network.listen")
+
+
+def _check_listen(listen: Listen, name: str) -> None:
     where = f"{listen.host}:{listen.port}"
     try:
         addresses = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -92,8 +101,8 @@ def check_listen(listen: Listen) -> None:
                 probe.listen(1)
     except OSError as error:
         raise Failure(
-            f"--listen: {where} cannot be listened on ({error.strerror}): "
-            "stop the process that listens there, or choose another address with --listen"
+            f"{name}: {where} cannot be listened on ({error.strerror}): stop the process that listens there, or "
+            f"choose another address with {name}"
         ) from None
 
 

@@ -100,7 +100,7 @@ def up(
     setup.check_exposure(config, file)
     store = Path(config.store.path)
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
-        setup.check_listen(config.api.address)
+        setup.check_free(config, "--listen" if file is None or listen is not None else "api.listen")
         setup.run(serve, uvloop=uvloop)
     click.echo(f"Stopped. The cluster is stored in {describe_store(config)}.")
 

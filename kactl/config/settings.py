@@ -215,6 +215,10 @@ class NetworkConfig(Section, frozen=True):
     secret_file: str = ""
     verify_endpoint: bool = True
 
+    @property
+    def address(self) -> Listen | None:
+        return _listen(self.listen) if self.listen else None
+
 
 class LogConfig(Section, frozen=True):
     """`[log]`: the state-change log, which `kactl forensics` reads.

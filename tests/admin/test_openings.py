@@ -56,7 +56,7 @@ def test_refused_server_binds_and_writes_nothing(
     started: list[Any] = []
     bound: list[Any] = []
     monkeypatch.setattr(setup, "run", lambda serve, **_: started.append(serve))
-    monkeypatch.setattr(setup, "check_listen", lambda listen: None)
+    monkeypatch.setattr(setup, "check_free", lambda *_: None)
     monkeypatch.setattr(socket.socket, "bind", lambda _, address: bound.append(address))
     file = tmp_path / "kactl.toml"
     file.write_text(f"node-id = 900\n{ZOOKEEPER}{INTERFACES[interface][is_secure].format(host)}")

@@ -150,6 +150,21 @@ def test_folder_or_port_in_use_is_rejected(up: Up, tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "kactl.db").exists()
 
 
+@pytest.mark.parametrize("key", ["api", "network"])
+def test_address_in_use_is_reported_by_its_key(up: Up, tmp_path: Path, key: str) -> None:
+    config = tmp_path / "kactl.toml"
+    free = "" if key == "api" else '[api]\nlisten = "127.0.0.1:0"\n'
+    config.write_text(f'{free}[{key}]\nlisten = "127.0.0.1:{up.port}"\n')
+
+    refused = kactl_process("up", "--config", config, "--data-dir", tmp_path / "new")
+
+    assert refused.code == 1
+    address = f"127.0.0.1:{up.port} cannot be listened on (Address already in use)"
+    remedy = f"stop the process that listens there, or choose another address with {key}.listen"
+    assert refused.err == f"error: {key}.listen: {address}: {remedy}\n"
+    assert not (tmp_path / "new" / "kactl.db").exists()
+
+
 def test_file_that_is_not_a_store_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "kactl.db").write_text("mine")
 

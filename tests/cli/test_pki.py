@@ -93,6 +93,18 @@ def test_mistakes_are_explained(pki: Path, arguments: Sequence[str], text: str) 
     assert sorted(pki.iterdir()) == before
 
 
+@pytest.mark.parametrize("key", ["ca", "cert", "key"])
+def test_unreadable_file_of_the_network_is_named_by_its_key(
+    pki: Path, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load(None, {}, options(pki, **{f"network.{key}": "/gone.pem"}))
+
+    with pytest.raises(BadConfig, match=rf"^network\.{key}: /gone\.pem cannot be read"):
+        network_of(config)
+
+    assert not caplog.records
+
+
 def test_failed_certificate_leaves_no_files(pki: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pki"
     shutil.copytree(pki, folder)
