@@ -1,6 +1,7 @@
 """Preparation of a server: configuration, logging, exclusive data folder, event loop."""
 
 import contextlib
+import errno
 import fcntl
 import importlib.util
 import logging
@@ -100,9 +101,9 @@ def _check_listen(listen: Listen, name: str) -> None:
                 probe.bind(address)
                 probe.listen(1)
     except OSError as error:
+        stop = "stop the process that listens there, or " if error.errno == errno.EADDRINUSE else ""
         raise Failure(
-            f"{name}: {where} cannot be listened on ({error.strerror}): stop the process that listens there, or "
-            f"choose another address with {name}"
+            f"{name}: {where} cannot be listened on ({error.strerror}): {stop}choose another address with {name}"
         ) from None
 
 

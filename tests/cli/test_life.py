@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
+from kactl.cli.exits import Failure
+from kactl.cli.setup import check_free
+from kactl.config.file import load
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
 from tests.support.api_access import opened
@@ -247,3 +250,13 @@ def test_cluster_is_ready_when_it_prints_that_it_is_up(patient_up: Up) -> None:
     patient_up.launch()
 
     assert patient_up.is_ready()
+
+
+def test_address_of_another_host_has_no_process_to_stop() -> None:
+    config = load(None, {}, {"node-id": 0, "api.listen": "192.0.2.1:8080"})
+
+    with pytest.raises(Failure) as refused:
+        check_free(config)
+
+    reason = "192.0.2.1:8080 cannot be listened on (Cannot assign requested address)"
+    assert refused.value.message == f"api.listen: {reason}: choose another address with api.listen"
