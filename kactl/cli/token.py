@@ -233,13 +233,16 @@ def _changed(
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):
-            before = read_tokens(path)
-            made, records = change(before)
+            before = read_tokens(path) if path.exists() else None
+            made, records = change(before or ())
             write_tokens(path, records)
             try:
                 hand_over(made)
             except BaseException:
-                write_tokens(path, before)
+                if before is None:
+                    path.unlink()
+                else:
+                    write_tokens(path, before)
                 raise
 
 
@@ -291,7 +294,8 @@ def _hand_over(settings: Settings, made: "NewToken", file: Path | None) -> None:
     try:
         write_private(file, f"{made.text}\n".encode())
     except OSError as error:
-        raise of_system(error, str(file)) from None
+        error.filename = None  # of the temporary file
+        raise of_system(error, f"--output: {file}") from None
     settings.note(f"Token {record.id} of {record.name}, role {record.role.label}, is in {file}.")
 
 

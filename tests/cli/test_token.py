@@ -147,22 +147,25 @@ def test_no_token_is_made_that_cannot_be_stored(tmp_path: Path, place: str) -> N
 
 
 def test_token_is_withdrawn_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens, file = tmp_path / "tokens.toml", tmp_path / "ci.token"
+    tokens, file, file2 = tmp_path / "tokens.toml", tmp_path / "ci.token", tmp_path / "x.token"
     kactl("token", "create", "ci", "--role", "operator", "--tokens", tokens, "--output", file)
     before, secret = listed(tokens), file.read_text()
     write = private_files.write_private
 
     def full(path: Path, content: bytes) -> None:
-        if path == file:
+        if path in (file, file2):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, content)
 
     monkeypatch.setattr(private_files, "write_private", full)
     failed = kactl("token", "rotate", "ci", "--tokens", tokens, "--output", file)
 
-    assert failed.code == Exit.FAILED
-    assert f"{file}: No space left on device" in failed.err
+    first = kactl("token", "create", "x", "--role", "viewer", "--tokens", tmp_path / "new.toml", "--output", file2)
+
+    assert failed.code == first.code == Exit.FAILED
+    assert f"error: --output: {file}: No space left on device" in failed.err
     assert (listed(tokens), file.read_text()) == (before, secret)
+    assert not (tmp_path / "new.toml").exists()
 
 
 def test_name_is_used_once(tmp_path: Path) -> None:
