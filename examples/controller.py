@@ -6,6 +6,7 @@ Start a second one with the same file and another address and id as a standby. I
 killed, before the leases of participants end.
 """
 
+import contextlib
 import sys
 
 import anyio
@@ -22,4 +23,5 @@ async def main(listen: str, file: str, node_id: int = 100) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
+        anyio.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))

@@ -6,6 +6,7 @@
 The first start waits up to 30 s until all three processes run.
 """
 
+import contextlib
 import os
 import sys
 
@@ -30,4 +31,5 @@ async def main(*controllers: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
+        anyio.run(main, *sys.argv[1:])

@@ -4,9 +4,11 @@
     NODE=1 PORT=8081 python examples/websocket_fanout.py 127.0.0.1:7373     # and NODE=2 PORT=8082, NODE=3 PORT=8083
 
 A client connects to `/rooms/NAME` of any process, and is redirected to the process that leads the room's partition. The
-routes come from a spectator, which knows when a leader is ready. `/roles/rooms/3` is a health check for load balancers.
+routes come from a spectator, which knows when a leader is ready. `/health/roles/rooms/3` is a health check for load
+balancers.
 """
 
+import contextlib
 import os
 import sys
 import zlib
@@ -90,4 +92,5 @@ async def main(*controllers: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
+        anyio.run(main, *sys.argv[1:])

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 import sqlite3
 import sys
 import time
@@ -73,6 +74,10 @@ def test_single_leader_is_replaced(example: Example) -> None:
     second, after = example.wait(r"leads with token (\d+)\.(\d+)", without={first})
     assert second != first
     assert int(after[2]) > int(before[2])
+    for process in (example.nodes[second], example.processes[0]):  # a participant, and the controller
+        process.signal(signal.SIGINT)
+        assert process.wait(STEP_S) == 0
+        assert "Traceback" not in process.text
 
 
 def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
@@ -130,7 +135,17 @@ def test_rooms_of_a_killed_process_move(example: Example) -> None:
                     await asyncio.sleep(1)
         raise AssertionError(f"the room did not answer: {last!r}")
 
+    async def healthy() -> list[int]:
+        """Returns the status of the health check that the program documents, of each process."""
+        path = "/health/roles/rooms/3"
+        async with aiohttp.ClientSession() as http:
+            return [(await http.get(f"http://127.0.0.1:{port}{path}")).status for port in ports.values()]
+
     before = asyncio.run(talk())
+    deadline = time.monotonic() + STEP_S
+    while sorted(asyncio.run(healthy())) != [200, 503, 503]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     victim = next(node for node, port in ports.items() if f":{port}/" in before)
     example.nodes[victim].kill()
 
