@@ -46,7 +46,7 @@ class NoSuchName(NotFound):
 
     def __init__(self, name: str, nearest: list[str]) -> None:
         super().__init__("partition or topic", name)
-        hint = f"the nearest are {', '.join(nearest)}" if nearest else "the logs contain no topic"
+        hint = f"nearest: {', '.join(nearest)}" if nearest else "the logs contain no topic"
         self.args = (f"these logs contain no partition or topic {name!r}: {hint}",)
 
 
@@ -89,10 +89,15 @@ def nearest(tables: Mapping[str, DataFrame], name: str, topic: str) -> list[str]
     """Returns the range of partitions of `topic` if it exists, or else the topics with the nearest names to `name`."""
     own = tables["leadership"].where(f.col("topic") == topic).agg(f.min("partition"), f.max("partition")).collect()
     if own and own[0][0] is not None:
-        return [f"{topic}-{own[0][0]} to {topic}-{own[0][1]}"]
+        return [span(topic, *own[0])]
     topics = tables["leadership"].select("topic").distinct()
     near = topics.orderBy(f.levenshtein("topic", f.lit(topic)), "topic").limit(_NEAREST)
     return [row["topic"] for row in near.collect()]
+
+
+def span(topic: str, first: int, last: int) -> str:
+    """Returns the names of a range of partitions."""
+    return f"{topic}-{first}" if first == last else f"{topic}-{first} to {topic}-{last}"
 
 
 def incarnations(tables: Mapping[str, DataFrame], topic: str) -> list[Incarnation]:

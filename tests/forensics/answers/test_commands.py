@@ -217,7 +217,7 @@ def test_topic_lists_partitions_and_unknown_name_the_nearest(run: Any) -> None:
 
     assert topic.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "2", "1"]
     assert unknown.exit_code == 1
-    assert "the nearest are orders" in unknown.stderr
+    assert "nearest: orders" in unknown.stderr
 
 
 def test_sql_prints_tables_csv_and_json_lines(run: Any) -> None:

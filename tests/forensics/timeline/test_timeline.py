@@ -160,11 +160,15 @@ def test_partition_without_known_leader_is_resolved(all_: Mapping[str, DataFrame
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("order-1", "the nearest are orders"), ("orders-77", "the nearest are orders-0 to orders-2")]
+    ("name", "near"), [("order-1", "nearest: orders"), ("orders-77", "nearest: orders-0 to orders-2")]
 )
 def test_unknown_name_is_rejected_with_the_nearest(all_: Mapping[str, DataFrame], name: str, near: str) -> None:
     with pytest.raises(NoSuchName, match=f"no partition or topic '{name}': {near}"):
         lookup.find(all_, name)
+
+
+def test_range_of_one_partition_is_its_name() -> None:
+    assert [lookup.span("orders", 0, last) for last in (0, 2)] == ["orders-0", "orders-0 to orders-2"]
 
 
 def test_topic_lists_its_partitions(all_: Mapping[str, DataFrame]) -> None:
