@@ -79,16 +79,14 @@ async def resolve(address: Address) -> list[Resolved]:
     Raises:
         OSError: the host has none.
     """
-    if not _can_be_resolved(address.host):  # of another program, which has not parsed it
-        raise socket.gaierror(socket.EAI_NONAME, "it is no host name")
     loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
     try:
         try:
             found = socket.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
         except socket.gaierror:
             found = await loop.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE)
-    except ValueError as error:  # of the codec for names, or of a null character
-        raise OSError(f"{address.host!r} is no name of a host: {error}") from None
+    except ValueError:  # of the codec for names, or of a null character: another program has not parsed the address
+        raise socket.gaierror(socket.EAI_NONAME, "it is no host name") from None
     return list(dict.fromkeys(Resolved(family, sockaddr) for family, _, _, _, sockaddr in found))
 
 
