@@ -13,8 +13,9 @@ Source: the classic controller's RequestSendThread.
 
 import asyncio
 import collections
+import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kactl.clock import Clock
@@ -76,6 +77,7 @@ class Channel(Actor[Outgoing]):
         deletions_in: returns the results of a StopReplica response that a topic deletion waits for.
         gate: must be open whenever a request is sent.
         others_ms: returns the median time of a request to the other brokers, ms.
+        numbers: rise from one request to the next, also over several channels.
         coalesce: whether waiting requests may be coalesced.
         pause_ms: before the first request.
 
@@ -94,6 +96,7 @@ class Channel(Actor[Outgoing]):
         deletions_in: DeletionsIn,
         gate: SendGate,
         others_ms: Callable[[], float],
+        numbers: Iterator[int],
         coalesce: bool = True,
         pause_ms: float = 0,
     ) -> None:
@@ -107,6 +110,7 @@ class Channel(Actor[Outgoing]):
         self._deletions_in = deletions_in
         self._gate = gate
         self._others_ms = others_ms
+        self._numbers = numbers
         self._in_flight: Entry[Outgoing] | None = None  # may have reached the broker
         self._began_ms = 0.0  # when the last request was begun
         self._took_ms = 0.0  # how long the last request was in flight
@@ -224,6 +228,7 @@ class Channel(Actor[Outgoing]):
         return tuple(counts)
 
     async def _deliver(self, request: Request) -> Response:
+        request = self._numbered(request)
         while True:
             await self._gate.passed()
             began_ms = self._clock.monotonic_ms()
@@ -243,6 +248,12 @@ class Channel(Actor[Outgoing]):
                 self.last_error = ""
                 self._telemetry.delivered(type(request).__name__, self._clock.monotonic_ms() - began_ms)
                 return response
+
+    def _numbered(self, request: Request) -> Request:
+        """Returns a request that is about to be sent, with its number. Those that wait change their order."""
+        if isinstance(request, LeaderAndIsr | UpdateMetadata | StopReplica):
+            return dataclasses.replace(request, number=next(self._numbers))
+        return request
 
     async def _answered(self, request: Request, response: Response) -> None:
         event: Event

@@ -7,7 +7,6 @@ Source: the classic controller's ControllerChannelManager.
 """
 
 import asyncio
-import dataclasses
 import functools
 import itertools
 import statistics
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kactl.clock import Clock
-from kactl.messages.control import StopReplica, UpdateMetadata
+from kactl.messages.control import StopReplica
 from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
 from kactl.outbound.batch import Addressed
@@ -63,7 +62,7 @@ class Channels:
         self._deletions_in = deletions_in
         self._history = history
         self._coalesce = coalesce
-        # Of metadata: they outlive a channel, as a new one continues for the same registration.
+        # They outlive a channel, as a new one continues for the same registration.
         self._numbers = itertools.count(1)
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         # Brokers with a dropped queue that have not been sent the complete state yet. Until then an update of
@@ -95,6 +94,7 @@ class Channels:
             deletions_in=self._deletions_in,
             gate=self.gate,
             others_ms=functools.partial(self._others_ms, broker.id),
+            numbers=self._numbers,
             coalesce=self._coalesce,
             pause_ms=pause_ms,
         )
@@ -146,8 +146,6 @@ class Channels:
         """Queue requests in the order in which they are to be sent."""
         event = self._history.current
         for broker, request in requests:
-            if isinstance(request, UpdateMetadata):
-                request = dataclasses.replace(request, number=next(self._numbers))
             entry = self._channels.get(broker)
             if entry is None:
                 log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)

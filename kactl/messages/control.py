@@ -97,6 +97,7 @@ class LeaderAndIsr:
         live_leaders: the registered ones of the leaders in `states`, by id.
         reasons: of the rows, in the order in which they arose; empty if no recipient needs them. Kafka's protocol does
             not have them.
+        number: see UpdateMetadata; LeaderAndIsr and StopReplica are numbered together.
     """
 
     controller_id: int
@@ -105,6 +106,7 @@ class LeaderAndIsr:
     states: PartitionStates
     live_leaders: tuple[Broker, ...] = ()
     reasons: tuple[OrderReason, ...] = ()
+    number: int = 0
 
     def reason_of(self, row: int) -> OrderReason:
         """Returns the reason of a row; an empty one if the request has none."""
@@ -124,8 +126,8 @@ class UpdateMetadata:
         states: merged into the broker's metadata; a leader of -2 removes the partition.
         live_brokers: the complete list, by id; it replaces the previous one. It includes brokers that are shutting
             down.
-        number: rises with each request of a controller epoch to a broker; a repeated request keeps it. 0 if the
-            request has none. Kafka's protocol does not have it.
+        number: rises with each request that a controller begins to send to a broker; a repeated request keeps it. 0 if
+            the request has none. Kafka's protocol does not have it.
     """
 
     controller_id: int
@@ -143,6 +145,7 @@ class StopReplica:
     Attributes:
         leader_epoch: int32[n]; -2 if the topic is being deleted, -1 if none is known.
         delete: bool[n], also delete the data.
+        number: see LeaderAndIsr.
     """
 
     controller_id: int
@@ -153,6 +156,7 @@ class StopReplica:
     partition: Ints
     leader_epoch: Ints
     delete: Bools
+    number: int = 0
 
     def __len__(self) -> int:
         return len(self.partition)

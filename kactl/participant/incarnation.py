@@ -26,7 +26,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.messages.following import FollowerReports, PeerMessage
-from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 
@@ -96,6 +96,7 @@ class Incarnation:
         self.incarnation = incarnation
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
+        self._last_order = (NO_EPOCH, 0)  # controller epoch and number of the last LeaderAndIsr or StopReplica
         self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
         self.link = OwnLink()
@@ -326,6 +327,9 @@ class Incarnation:
             if self._hosting is not None:
                 self._hosting.repeat_reports()
         self.controller_epoch = request.controller_epoch
+        if isinstance(request, LeaderAndIsr | StopReplica) and self._is_late(request):
+            log.info("broker %d skips a %s, which arrived after a later request", self.broker, type(request).__name__)
+            return checks.error_response(request, ErrorCode.INVALID_REQUEST)
         match request:
             case LeaderAndIsr():
                 replaced = self._handover.replaced(request)
@@ -345,6 +349,19 @@ class Incarnation:
                 return await self._on_state_sent(request)
             case ReplicaReset():
                 return self._on_replica_reset(request)
+
+    def _is_late(self, request: LeaderAndIsr | StopReplica) -> bool:
+        """Whether a request about topics without ids is a delayed copy: the controller has sent a later one since.
+
+        It may be about an earlier topic of the name. Ids show that from protocol level 2.8 on, and leader epochs show
+        which request about the same topic is the later one.
+        """
+        number = (request.controller_epoch, request.number)
+        if not request.number or number >= self._last_order:
+            self._last_order = max(number, self._last_order)
+            return False
+        topics = request.states.topics if isinstance(request, LeaderAndIsr) else request.topics
+        return all(topic.id == ZERO_ID for topic in topics)
 
     async def _on_leader_and_isr(self, request: LeaderAndIsr) -> Response:
         states, controller_epoch = request.states, request.controller_epoch

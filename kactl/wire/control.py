@@ -104,6 +104,7 @@ class LeaderAndIsrHead(msgspec.Struct, frozen=True, array_like=True, tag="Leader
     states: States
     live_leaders: _Brokers = ()
     reasons: _Reasons = ()
+    number: _Int64 = 0
 
     def build(self) -> LeaderAndIsr:
         own = (self.controller_id, self.controller_epoch, self.broker_epoch)
@@ -111,7 +112,7 @@ class LeaderAndIsrHead(msgspec.Struct, frozen=True, array_like=True, tag="Leader
         reason = states.reason
         if reason is not None and len(reason) and (reason.min() < 0 or reason.max() >= len(self.reasons)):
             raise MalformedMessage(f"a row names a reason that is not among the {len(self.reasons)} of its message")
-        return LeaderAndIsr(*own, states, self.live_leaders, self.reasons)
+        return LeaderAndIsr(*own, states, self.live_leaders, self.reasons, self.number)
 
 
 class UpdateMetadataHead(msgspec.Struct, frozen=True, array_like=True, tag="UpdateMetadata"):
@@ -137,6 +138,7 @@ class StopReplicaHead(msgspec.Struct, frozen=True, array_like=True, tag="StopRep
     partition: Column
     leader_epoch: Column
     delete: Column
+    number: _Int64 = 0
 
     def build(self) -> StopReplica:
         topics, partition = topics_of(self.names, self.ids), rows(self.partition, "<i4")
@@ -145,7 +147,7 @@ class StopReplicaHead(msgspec.Struct, frozen=True, array_like=True, tag="StopRep
         check_topics(topic, topics)
         epoch, delete = values(self.leader_epoch, count, "<i4"), values(self.delete, count, "?")
         own = (self.controller_id, self.controller_epoch, self.broker_epoch)
-        return StopReplica(*own, topics, topic, partition, epoch, delete)
+        return StopReplica(*own, topics, topic, partition, epoch, delete, self.number)
 
 
 class LeaseReleaseHead(msgspec.Struct, frozen=True, array_like=True, tag="LeaseRelease"):
@@ -302,10 +304,11 @@ def _orders(name: str, message: LeaderAndIsr | UpdateMetadata, brokers: tuple[Br
 
 def _stop(message: StopReplica) -> list[Buffer]:
     own = (message.controller_id, message.controller_epoch, message.broker_epoch)
-    parts: list[Buffer] = [array(10), _encode("StopReplica"), *(_encode(number) for number in own)]
+    parts: list[Buffer] = [array(11), _encode("StopReplica"), *(_encode(number) for number in own)]
     parts += topic_pieces(message.topics)
     parts += pieces(message.topic, "<i4") + pieces(message.partition, "<i4")
-    return parts + pieces(message.leader_epoch, "<i4") + pieces(message.delete, "?")
+    parts += pieces(message.leader_epoch, "<i4") + pieces(message.delete, "?")
+    return [*parts, _encode(message.number)]
 
 
 def _release(message: LeaseRelease) -> list[Buffer]:
@@ -333,7 +336,9 @@ def _errors(name: str, message: LeaderAndIsrResponse | StopReplicaResponse) -> l
 
 
 ENCODERS: Final[dict[type, Callable[[Any], list[Buffer]]]] = {
-    LeaderAndIsr: lambda message: _orders("LeaderAndIsr", message, message.live_leaders, message.reasons),
+    LeaderAndIsr: lambda message: _orders(
+        "LeaderAndIsr", message, message.live_leaders, message.reasons, message.number
+    ),
     UpdateMetadata: lambda message: _orders("UpdateMetadata", message, message.live_brokers, message.number),
     StopReplica: _stop,
     LeaseRelease: _release,

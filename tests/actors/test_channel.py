@@ -26,11 +26,12 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
-from kactl.model import Broker, TopicRef
+from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.outbound.batch import Addressed
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from tests.support.clocks import ManualClock, settle
+from tests.support.control_requests import stop_replica
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ class ScriptedTransport:
     hanging: set[int] = dataclasses.field(default_factory=set)
     closed: list[int] = dataclasses.field(default_factory=list)
     attempts: int = 0
-    metadata: list[int] = dataclasses.field(default_factory=list)  # number of each attempt to send metadata
+    numbers: list[int] = dataclasses.field(default_factory=list)  # of each attempt
 
     def connect(self, broker: Broker) -> "ScriptedConnection":
         return ScriptedConnection(self, broker.id)
@@ -66,8 +67,8 @@ class ScriptedConnection:
 
     async def deliver(self, request: Request) -> Response:
         self.wire.attempts += 1
-        if isinstance(request, UpdateMetadata):
-            self.wire.metadata.append(request.number)
+        assert isinstance(request, LeaderAndIsr | UpdateMetadata | StopReplica)
+        self.wire.numbers.append(request.number)
         if self.broker in self.wire.hanging:
             await asyncio.Event().wait()
         if self.broker in self.wire.failing:
@@ -134,22 +135,39 @@ async def test_requests_arrive_in_the_order_of_sending(rig: ChannelRig) -> None:
     assert len(rig.channels[1]) == 0
 
 
-async def test_numbers_of_metadata_rise_also_over_a_new_channel_and_repeats_keep_theirs(rig: ChannelRig) -> None:
+async def test_numbers_rise_also_over_a_new_channel_and_repeats_keep_theirs(rig: ChannelRig) -> None:
     rig.wire.failing.add(1)
-    rig.channels.send([Addressed(1, metadata_request(1))])
+    rig.channels.send([Addressed(1, leader_request(1))])
     await rig.clock.advance(RETRY_BACKOFF_MS)
     rig.wire.failing.clear()
-    rig.channels.send([Addressed(1, metadata_request(2))])
+    rig.channels.send([Addressed(1, metadata_request(2)), Addressed(1, stop_replica(TopicPartition("t", 0)))])
     await rig.clock.advance(RETRY_BACKOFF_MS)
     rig.channels.remove(1)
     rig.channels.add(Broker(1, 101))
-    rig.channels.send([Addressed(1, metadata_request(3))])
+    rig.channels.send([Addressed(1, leader_request(3))])
     await settle()
 
-    first, repeated, again, *later = rig.wire.metadata
+    first, repeated, again, *later = rig.wire.numbers
     assert 0 < first == repeated == again
     assert [first, *later] == sorted({first, *later})
-    assert len(later) == 2
+    assert len(later) == 3
+
+
+async def test_merged_requests_are_numbered_in_the_order_in_which_they_are_sent(rig: ChannelRig) -> None:
+    """A LeaderAndIsr that is merged is sent before a StopReplica that was queued earlier."""
+    rig.wire.failing.add(1)
+    rig.channels.send([Addressed(1, metadata_request(1))])
+    await settle()
+    for number in range(COALESCE_COUNT):
+        stop = stop_replica(TopicPartition("u", number), broker_epoch=1)
+        stop = dataclasses.replace(stop, controller_id=9)
+        rig.channels.send([Addressed(1, stop), Addressed(1, leader_request(number))])
+    rig.wire.failing.clear()
+    rig.wire.numbers.clear()
+    await rig.clock.advance(RETRY_BACKOFF_MS * COALESCE_COUNT)
+
+    assert 1 < len(rig.wire.numbers) < COALESCE_COUNT
+    assert rig.wire.numbers == sorted({*rig.wire.numbers})
 
 
 async def test_failed_request_is_retried_before_later_ones(rig: ChannelRig) -> None:

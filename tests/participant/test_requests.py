@@ -1,9 +1,12 @@
 """Execution of the three control requests, and the calls of the listener."""
 
+import dataclasses
+
 import anyio
 import pytest
 
-from kactl.messages.control import StopReplicaResponse
+from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsr, StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
 from tests.support.clocks import settle
@@ -16,6 +19,7 @@ from tests.support.control_requests import (
     StateRow,
     deleted_row,
     errors,
+    leader_and_isr,
     stop_replica,
     update_metadata,
 )
@@ -205,3 +209,43 @@ async def test_directory_that_fails_while_a_listener_stops_a_replica(network: Ne
         assert view is not None
         assert (view.role, view.failed) == (Role.NONE if delete else Role.LEADER, True)
         assert await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=2)) == [56]
+
+
+# -- delayed copies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("order", "call"),
+    [
+        (leader_and_isr(StateRow(ORDERS_0, leader_epoch=9)), "leads orders-0 at 9 with (1, 2, 3)"),
+        (stop_replica(ORDERS_0, leader_epoch=9), "stops orders-0"),
+        (stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True), "deletes orders-0"),
+    ],
+    ids=["lead", "stop", "delete"],
+)
+@pytest.mark.parametrize(
+    ("epoch", "number", "is_skipped"),
+    [(1, 6, True), (1, 7, False), (1, 8, False), (2, 1, False), (1, 0, False)],
+    ids=["earlier", "repeated", "later", "of a later controller", "without a number"],
+)
+async def test_request_about_a_topic_without_an_id_is_skipped_after_a_later_one(
+    network: Network, order: LeaderAndIsr | StopReplica, call: str, epoch: int, number: int, is_skipped: bool
+) -> None:
+    follow = leader_and_isr(StateRow(ORDERS_0, leader=2, leader_epoch=1))
+    async with network.participant(listener=(recorder := Recorder())):
+        await network.send(1, dataclasses.replace(follow, number=7))
+        await network.send(1, update_metadata(StateRow(ORDERS_0), number=90))
+        response = await network.send(1, dataclasses.replace(order, controller_epoch=epoch, number=number))
+
+        assert response.error == (ErrorCode.INVALID_REQUEST if is_skipped else ErrorCode.NONE)
+        assert recorder.calls == ["follows 2 for orders-0 at 1", *([] if is_skipped else [call])]
+
+
+async def test_delayed_request_about_a_topic_with_an_id_is_judged_by_its_rows(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())):
+        first = leader_and_isr(StateRow(ORDERS_0, leader=2, leader_epoch=1, topic_id=ID_A))
+        await network.send(1, dataclasses.replace(first, number=7))
+        later = leader_and_isr(StateRow(ORDERS_0, leader_epoch=2, topic_id=ID_A))
+        await network.send(1, dataclasses.replace(later, number=6))
+
+        assert recorder.calls[1:] == ["leads orders-0 at 2 with (1, 2, 3)"]

@@ -32,6 +32,7 @@ from kactl.messages.control import (
     PartitionErrors,
     ReplicaReset,
     StateSent,
+    StopReplica,
     UpdateMetadata,
 )
 from kactl.messages.following import FollowerReports, FollowerReportsRequested
@@ -39,7 +40,7 @@ from kactl.messages.routes import LeaderColumns
 from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, TopicPartition, TopicRef
 from kactl.state.records import Names
 from kactl.state.replica_reports import ReplicaReport
-from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, UPDATE, plain_message
+from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, STOP, UPDATE, plain_message
 from kactl.wire.requests import every_request
 from tests.support.control_requests import StateRow, leader_and_isr, lease_release
 
@@ -376,3 +377,11 @@ def test_recipient_of_its_own_epoch_keeps_the_states() -> None:
     arrived = wire.decode(wire.encode(UpdateMetadata(1, 2, 3, UPDATE.states, UPDATE.live_brokers, 7)), wire.ORDERS)
 
     assert (arrived.controller_id, arrived.controller_epoch, arrived.broker_epoch, arrived.number) == (1, 2, 3, 7)
+
+
+@pytest.mark.parametrize("order", [LEAD, STOP, UPDATE], ids=["lead", "stop", "update"])
+def test_number_of_an_order_arrives(order: LeaderAndIsr | StopReplica | UpdateMetadata) -> None:
+    arrived = wire.decode(wire.encode(dataclasses.replace(order, number=2**40)), wire.ORDERS)
+
+    assert isinstance(arrived, type(order))
+    assert arrived.number == 2**40

@@ -69,7 +69,6 @@ class LeaseRecorder:
         self._lapsed: dict[TopicPartition, None] = {}  # led until the lease lapsed, and not ended since
         self._is_lapsing = False
         self._rows: dict[TopicPartition, tuple[bytes, int]] = {}  # of the request in progress
-        self._message = 0
         self._deadline_ns: int | None = None
         self._margin_ms = 0.0
         application.on_lead = self.leads
@@ -144,9 +143,8 @@ class LeaseRecorder:
 
     # -- leaderships ---------------------------------------------------------------------------------------------------
 
-    def carries(self, request: Request | None, message: int = 0) -> None:
-        """Note the request in progress, and the number of its message; None if there is none."""
-        self._message = message
+    def carries(self, request: Request | None) -> None:
+        """Note the request in progress; None if there is none."""
         entries = state_entries(request.states) if isinstance(request, LeaderAndIsr) else []
         self._rows = {entry.name: (entry.topic_id, entry.controller_epoch) for entry in entries}
 
@@ -167,7 +165,7 @@ class LeaseRecorder:
         self._history.record(
             "lease.begin", broker=incarnation.broker, life=life, topic=name.topic, topic_id=topic_id.hex(),
             partition=name.partition, controller_epoch=controller_epoch, leader_epoch=leader_epoch, valid=others,
-            margin_ms=self._margin_ms, message=self._message if name in self._rows else 0,
+            margin_ms=self._margin_ms,
         )  # fmt: skip
 
     def _is_valid(self, node: Node) -> bool:

@@ -31,6 +31,7 @@ OUT_OF_USE: Final = frozenset({HandlerState.STUCK, HandlerState.ERROR})
 _REASONS: Final = {
     ErrorCode.STALE_BROKER_EPOCH: "broker epoch",
     ErrorCode.STALE_CONTROLLER_EPOCH: "controller epoch",
+    ErrorCode.INVALID_REQUEST: "late",
 }
 _OUTCOMES: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: "storage",
@@ -75,7 +76,7 @@ class ParticipantRecorder:
 
         async def carrying(request: Request) -> Any:
             epoch, before = incarnation.epoch, self._before(incarnation, request)
-            leases.carries(request, self._numbers.get(id(request), 0))
+            leases.carries(request)
             response = await carry(request)
             leases.carries(None)
             self._calls = self._applied(incarnation, before)

@@ -4,8 +4,7 @@ Without ids, topics of one name cannot be told apart. No two leaderships of them
 removed after its leaderships have ended. Leader epochs begin again.
 
 A participant remembers nothing of a replica without a topic id that it has deleted. A late request may create the
-replica again, under an earlier leader epoch, before the topic is removed. It may also make the participant lead beside
-the leader of the next topic of the name.
+replica again, under an earlier leader epoch, before the topic is removed.
 """
 
 from typing import Any
@@ -34,8 +33,6 @@ class Leases(Checker):
         self._last: dict[_Partition, Event] = {}
         self._removed: set[str] = set()  # topics whose names were not used again
         self._deleted: set[tuple[str, _Partition]] = set()  # replicas without topic ids, by their nodes
-        # Numbers of the messages by which such replicas were deleted last.
-        self._deletions: dict[tuple[str, _Partition], int] = {}
         self._cut_short = CutShort()
 
     def check(self, event: Event) -> Violation | None:
@@ -66,7 +63,6 @@ class Leases(Checker):
         if event.kind == "role.stop":
             if fields["delete"]:
                 self._deleted.add((event.node, partition))
-                self._deletions[event.node, partition] = fields["message"]
             return
         last = self._last.get(partition)
         if last is None or fields["leader_epoch"] >= last.fields["leader_epoch"]:
@@ -91,8 +87,6 @@ class Leases(Checker):
         partition = fields["topic"], fields["topic_id"], fields["partition"]
         if (fields["broker"], fields["life"]) in self._cut_short.lives:
             return None
-        if 0 < fields["message"] < self._deletions.get((event.node, partition), 0):
-            return None  # by a request from before the deletion of the replica
         life, valid = (event.node, fields["life"]), {tuple(other) for other in fields["valid"]}
         lives, last = self._acting.setdefault(partition, {}), self._last.get(partition)
         for other, began in lives.items():

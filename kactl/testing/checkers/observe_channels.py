@@ -10,7 +10,7 @@ from kactl.messages.control import LeaderAndIsr, ReplicaReset, Request, StateSen
 from kactl.testing.history import History
 
 # Paths from a channel to what is wrapped or read.
-WRAPPED_CHANNEL: Final = ("inbox.put", "_coalesced", "_connection.deliver", "_connection.close")
+WRAPPED_CHANNEL: Final = ("inbox.put", "_coalesced", "_numbered", "_connection.deliver", "_connection.close")
 
 
 def replace(owner: Any, **attributes: Any) -> None:
@@ -31,7 +31,7 @@ class ChannelRecorder:
         self._requests = requests
         self._channel = channel
         self._waiting: list[tuple[Request, int]] = []
-        put, coalesced = channel.inbox.put, channel._coalesced
+        put, coalesced, numbered = channel.inbox.put, channel._coalesced, channel._numbered
 
         def putting(message: Outgoing, *args: Any) -> None:
             put(message, *args)
@@ -42,8 +42,18 @@ class ChannelRecorder:
             self._replaced([entry.message.request for entry in waiting], [entry.message.request for entry in left])
             return left
 
+        def numbering(request: Request) -> Request:
+            sent = numbered(request)
+            self._waiting = [(sent if known is request else known, number) for known, number in self._waiting]
+            return sent
+
         replace(channel.inbox, put=putting)
-        replace(channel, _coalesced=coalescing, _connection=_Connection(channel._connection, self._attempted))
+        replace(
+            channel,
+            _coalesced=coalescing,
+            _numbered=numbering,
+            _connection=_Connection(channel._connection, self._attempted),
+        )
 
     def _record(self, kind: str, **fields: Any) -> None:
         self._history.record(kind, node=self._node, channel=self._number, **fields)

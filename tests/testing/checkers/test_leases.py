@@ -11,16 +11,7 @@ from .stories import NO_ID, T1, T2, Story
 ONE, TWO = "broker 1", "broker 2"
 
 
-def begin(
-    one: Story,
-    node: str,
-    epoch: int,
-    *,
-    life: int = 1,
-    topic_id: str = T1,
-    valid: tuple[str, ...] = (),
-    message: int = 0,
-) -> None:
+def begin(one: Story, node: str, epoch: int, *, life: int = 1, topic_id: str = T1, valid: tuple[str, ...] = ()) -> None:
     one.record(
         "lease.begin",
         node,
@@ -32,7 +23,6 @@ def begin(
         controller_epoch=1,
         leader_epoch=epoch,
         valid=[(other, 1) for other in valid],
-        message=message,
     )
 
 
@@ -132,22 +122,13 @@ def test_late_leadership_of_a_removed_topic_is_not_compared_with_the_next_topic(
     assert one.found == found
 
 
-def replica(
-    one: Story,
-    node: str,
-    epoch: int,
-    *,
-    deletes: bool,
-    topic_id: str = NO_ID,
-    partition: int = 0,
-    message: int = 1,
-) -> None:
+def replica(one: Story, node: str, epoch: int, *, deletes: bool, topic_id: str = NO_ID, partition: int = 0) -> None:
     """Record that a broker deletes its replica, or applies a leader epoch to it."""
     of_role = {"delete": True} if deletes else {"role": "follower", "leader": 9, "partition_epoch": 1, "isr": [9]}
     one.record(
         "role.stop" if deletes else "role.apply",
         node,
-        message=message,
+        message=1,
         broker=int(node[-1]),
         broker_epoch=1,
         topic="t1",
@@ -263,28 +244,3 @@ def test_session_that_ends_by_itself_protects_its_leases() -> None:
     begin(one, TWO, 5, valid=(ONE,))
 
     assert one.found == ["INV-56"]
-
-
-@pytest.mark.parametrize(
-    ("topic_id", "message", "found"),
-    [(NO_ID, 4, []), (NO_ID, 6, ["INV-56"]), (NO_ID, 0, ["INV-56"]), (T1, 4, ["INV-56"])],
-    ids=["late", "after the deletion", "released", "with an id"],
-)
-def test_only_a_late_request_for_a_topic_without_an_id_leads_beside_the_leader_of_the_next_one(
-    topic_id: str, message: int, found: list[str]
-) -> None:
-    one = Story(Leases())
-    replica(one, TWO, 2, deletes=True, topic_id=topic_id, message=5)
-    begin(one, ONE, 4, topic_id=topic_id)
-    begin(one, TWO, 4, topic_id=topic_id, valid=(ONE,), message=message)
-
-    assert one.found == found
-
-
-def test_late_leadership_of_a_topic_without_an_id_does_not_keep_the_next_topic_from_beginning() -> None:
-    one = Story(Leases())
-    replica(one, TWO, 2, deletes=True, message=5)
-    begin(one, TWO, 4, topic_id=NO_ID, message=4)
-    begin(one, ONE, 0, topic_id=NO_ID, valid=(TWO,))
-
-    assert one.found == []

@@ -1,6 +1,7 @@
 """Events of a real controller, recorded by wrapped functions."""
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -86,6 +87,7 @@ async def test_everything_that_is_wrapped_of_a_channel_exists(path: str) -> None
         deletions_in=lambda request, answer: PartitionErrors.none(),
         gate=SendGate(),
         others_ms=lambda: 0.0,
+        numbers=itertools.count(1),
     )
 
     functools.reduce(getattr, path.split("."), channel)

@@ -24,7 +24,6 @@ class LeaseBegan(Fields, frozen=True, kw_only=True):
         life: broker epoch of the registration.
         valid: node and life of each other registration whose lease has not ended yet, by its node's clock.
         margin_ms: for its calls to end.
-        message: number of the one with the order, while that is carried out; 0 after a release or a new lease.
     """
 
     broker: int
@@ -36,7 +35,6 @@ class LeaseBegan(Fields, frozen=True, kw_only=True):
     leader_epoch: int
     valid: list[tuple[str, int]]
     margin_ms: float = 0.0
-    message: int = 0
 
 
 class LeaseEnded(Fields, frozen=True, kw_only=True):
