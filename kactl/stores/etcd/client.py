@@ -14,7 +14,7 @@ from kactl.runtime.logs import logger
 from . import messages
 from .gateway import INVALID_ARGUMENT, PERMISSION_DENIED, EtcdError, Gateway
 from .keys import Interval, Keys
-from .messages import Compare, DeleteRange, Executed, KeyValue, Put, Range, Txn, TxnResponse, op
+from .messages import Compare, DeleteRange, Executed, Header, KeyValue, Put, Range, Txn, TxnResponse, op
 
 log = logger(__name__)
 
@@ -64,11 +64,15 @@ class Client:
 
     Args:
         max_in_flight: maximum number of concurrent transactions of one large call.
+
+    Attributes:
+        newest_revision: the highest revision of the store in any response since it was last lowered.
     """
 
     def __init__(self, gateway: Gateway, keys: Keys, *, max_in_flight: int) -> None:
         self.gateway = gateway
         self.keys = keys
+        self.newest_revision = 0
         self._max_in_flight = max_in_flight
         self._operations: int | None = None
 
@@ -117,6 +121,7 @@ class Client:
     async def _range(self, request: Range) -> messages.RangeResponse:
         answer = await self.gateway.read("/v3/kv/range", messages.encoder.encode(request))
         response = messages.decoded(messages.range_response, answer)
+        self._was_at(response.header)
         _note(response.header.revision)
         return response
 
@@ -124,8 +129,12 @@ class Client:
         """Returns what each of some reads finds, as many as fit into a transaction; all at one revision."""
         body = messages.encoder.encode(Txn([], [op(request) for request in ranges], []))
         response = messages.decoded(messages.txn_response, await self.gateway.read("/v3/kv/txn", body))
+        self._was_at(response.header)
         _note(response.header.revision)
         return [response.read(index) for index in range(len(ranges))]
+
+    def _was_at(self, header: Header) -> None:
+        self.newest_revision = max(self.newest_revision, header.revision)
 
     # -- transactions
 
@@ -141,7 +150,9 @@ class Client:
             StoreUnavailable: the outcome is unknown.
         """
         body = messages.encoder.encode(Txn(list(compare), [*map(op, success)], [*map(op, failure)]))
-        return messages.decoded(messages.txn_response, await self.gateway.write("/v3/kv/txn", body))
+        response = messages.decoded(messages.txn_response, await self.gateway.write("/v3/kv/txn", body))
+        self._was_at(response.header)
+        return response
 
     async def fenced(
         self,
@@ -178,7 +189,9 @@ class Client:
 
     async def execute(self, body: bytes) -> Executed:
         """Execute an encoded transaction of writes. Its `failure` is not decoded."""
-        return messages.decoded(messages.executed, await self.gateway.write("/v3/kv/txn", body))
+        executed = messages.decoded(messages.executed, await self.gateway.write("/v3/kv/txn", body))
+        self._was_at(executed.header)
+        return executed
 
     async def operations(self) -> int:
         """Returns how many comparisons, and how many operations, this server accepts in a transaction."""

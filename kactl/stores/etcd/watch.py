@@ -184,15 +184,15 @@ class ClusterWatch:
         self._watches.fire_all_at(revision)
         self._advance(revision)
 
-    def _restored(self, revision: int) -> None:
-        """Begin anew at an earlier revision than the last one."""
+    def _restored(self, known: int, revision: int) -> None:
+        """Begin anew at an earlier revision than the last known one."""
         log.error(
             "etcd has gone back from revision %d to %d, as after a restored backup: this client's session ends, and "
             "everything is read again",
-            self._seen, revision,
+            known, revision,
         )  # fmt: skip
         self._restores += 1
-        self._seen = revision
+        self._seen = self._client.newest_revision = revision
         self._topics.forget()
         if self._written is not None:
             self._written.forget(revision)
@@ -208,10 +208,11 @@ class ClusterWatch:
         Raises:
             StoreUnavailable: the watch has not received it in time. If it has received nothing, it is opened again.
         """
-        before, restores = self._seen, self._restores
+        # The watch can be behind what other responses have shown, and behind the backup too.
+        known, restores = max(self._seen, self._client.newest_revision), self._restores
         revision = await self._client.revision()
-        if revision < before and restores == self._restores:
-            self._restored(revision)
+        if revision < known and restores == self._restores:
+            self._restored(known, revision)
         if self._seen < revision:
             before, scope = self._seen, self._scope
             try:

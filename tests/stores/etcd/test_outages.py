@@ -355,26 +355,37 @@ def compact(server: EtcdServer) -> None:
     server.call("/v3/kv/compaction", {"revision": revision, "physical": True})
 
 
+class Backup:
+    """A copy of a server's data as of now, that can be restored once."""
+
+    def __init__(self, server: EtcdServer, folder: Path) -> None:
+        self._server = server
+        self._data, self._copy = server.folder / f"data-{server.name}", folder / "backup"
+        server.kill()
+        shutil.copytree(self._data, self._copy)
+        server.start()
+
+    def restore(self) -> None:
+        self._server.kill()
+        shutil.rmtree(self._data)
+        self._copy.rename(self._data)
+        self._server.start()
+
+
 async def test_restored_backup_ends_the_session(fresh_etcd: EtcdServer, tmp_path: Path) -> None:
     """Revisions begin again with that of the backup."""
-    data, backup = fresh_etcd.folder / f"data-{fresh_etcd.name}", tmp_path / "backup"
     store = EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS)
     store._gateway.limit_s = SILENCE_S
     async with store, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         await create_and_lead(store)
-        await anyio.to_thread.run_sync(fresh_etcd.kill)
-        shutil.copytree(data, backup)
-        await anyio.to_thread.run_sync(fresh_etcd.start)
+        backup = await anyio.to_thread.run_sync(Backup, fresh_etcd, tmp_path)
         for number in range(20):
             await other.create_topic(TopicRef(f"lost-{number}"), {}, {})
         assert len(await store.topics()) == 21
         position = (await store.changes(None)).position
 
-        await anyio.to_thread.run_sync(fresh_etcd.kill)
-        shutil.rmtree(data)
-        shutil.copytree(backup, data)
-        await anyio.to_thread.run_sync(fresh_etcd.start)
+        await anyio.to_thread.run_sync(backup.restore)
 
         await recorder.wait_for(Changed.SESSION_LOST)
         await recorder.wait_for(Changed.SESSION_OPENED)
@@ -385,6 +396,22 @@ async def test_restored_backup_ends_the_session(fresh_etcd: EtcdServer, tmp_path
         await recorder.wait_for(Changed.TOPICS)
         assert (await store.changes(position)).topics == {"more"}
         assert (await store.contest(7)).epoch == 2
+
+
+async def test_restored_backup_is_detected_while_the_watch_is_behind_it(fresh_etcd: EtcdServer, tmp_path: Path) -> None:
+    """What the backup lacks is known from a read; the watch has received nothing."""
+    store = EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS)
+    watch = store._watch  # not running
+    async with store._gateway, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
+        await watch.begin()
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+        backup = await anyio.to_thread.run_sync(Backup, fresh_etcd, tmp_path)
+        await other.create_topic(TopicRef("lost"), {}, {})
+        position = await watch.record()
+
+        await anyio.to_thread.run_sync(backup.restore)
+
+        assert (await watch.changes(position, await watch.catch_up(other._session.write_key))).whole
 
 
 async def test_keys_of_other_programs_do_not_delay_a_copy(etcd: EtcdServer, cluster: str) -> None:
