@@ -58,6 +58,7 @@ from .network import ControlLink, LinkState, ParticipantNetwork
 from .own_link import OwnLink
 from .pause_gate import PauseGate
 from .queues import PeerMessages, PendingRequest, RequestQueue
+from .request_order import RequestOrder
 from .row_index import ABSENT
 
 log = logger(__name__)
@@ -96,7 +97,7 @@ class Incarnation:
         self.incarnation = incarnation
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
-        self._last_order = (NO_EPOCH, 0)  # controller epoch and number of the last LeaderAndIsr or StopReplica
+        self._order = RequestOrder()  # of LeaderAndIsr and StopReplica
         self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
         self.link = OwnLink()
@@ -356,9 +357,7 @@ class Incarnation:
         It may be about an earlier topic of the name. Ids show that from protocol level 2.8 on, and leader epochs show
         which request about the same topic is the later one.
         """
-        number = (request.controller_epoch, request.number)
-        if not request.number or number >= self._last_order:
-            self._last_order = max(number, self._last_order)
+        if not self._order.is_late(request):
             return False
         topics = request.states.topics if isinstance(request, LeaderAndIsr) else request.topics
         return all(topic.id == ZERO_ID for topic in topics)

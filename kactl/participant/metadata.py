@@ -1,8 +1,7 @@
 """A broker's metadata cache: the partition leaders and live brokers received with UpdateMetadata.
 
-A controller sends a request again until it is answered, and only then the next one. A copy that the network delivers
-after a later request contains nothing new, and is skipped. The number of the request decides, not the epochs of its
-rows: the list of live brokers has none. Kafka's brokers apply every UpdateMetadata of the present controller epoch.
+A copy of an earlier request contains nothing new, and is skipped. The number of the request decides, not the epochs of
+its rows: the list of live brokers has none. Kafka's brokers apply every UpdateMetadata of the present controller epoch.
 """
 
 import msgspec
@@ -15,6 +14,7 @@ from kactl.stores.base import Names
 
 from .growable import broker_list, grow, put_lists
 from .hosted_replicas import names_of
+from .request_order import RequestOrder
 from .row_index import ABSENT, RowIndex
 
 
@@ -36,7 +36,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.controller_id = NO_BROKER
-        self._last = (NO_EPOCH, 0)  # controller epoch and number of the last request
+        self._order = RequestOrder()
         self.live_brokers: dict[int, Broker] = {}
         self.live = BrokerSet()
         self._index = RowIndex()
@@ -99,11 +99,8 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadata) -> bool:
         """Apply an UpdateMetadata request. Returns False if it is a delayed copy of an earlier one, and is skipped."""
-        number = (request.controller_epoch, request.number)
-        if request.number:
-            if number < self._last:
-                return False
-            self._last = number
+        if self._order.is_late(request):
+            return False
         self.controller_id = request.controller_id
         self.live_brokers = {broker.id: broker for broker in request.live_brokers}
         self.live = BrokerSet(self.live_brokers)
