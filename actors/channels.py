@@ -140,7 +140,9 @@ class Channels:
 
     async def closed(self) -> None:
         """Wait until the removed channels have closed their connections."""
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        # Not `asyncio.gather`: see `kactl.actors.machines.chunks`.
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     def send(self, requests: Iterable[Addressed]) -> None:
         """Queue requests in the order in which they are to be sent."""

@@ -4,6 +4,7 @@ The kinds are drawn per run, because rare combinations need runs in which other 
 probability 0.5; in a tenth of the runs a single kind at a high rate; in a twentieth none.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -76,7 +77,8 @@ def faults(rng: random.Random, world: WorldSpec, duration_ms: float, pace: Pace)
     )
     swarm = _swarm(rng, (*KINDS, *own))
     patterns = {kind: of_store.pattern(kind) if kind in own else draw.pattern(kind) for kind in swarm}
-    all_per_ms = sum(1 / _INTERVALS_MS[rate] for rate in swarm.values())
+    # Not `sum`, which rounds differently from Python 3.12 on.
+    all_per_ms = math.fsum(1 / _INTERVALS_MS[rate] for rate in swarm.values())
     actions: list[Action] = []
     for kind, rate in swarm.items():
         interval_ms = pace.stretched(_INTERVALS_MS[rate], all_per_ms)
