@@ -2,9 +2,6 @@
 
 Without ids, topics of one name cannot be told apart. No two leaderships of them overlap either, since a topic is
 removed after its leaderships have ended. Leader epochs begin again.
-
-A participant remembers nothing of a replica without a topic id that it has deleted. A late request may create the
-replica again, under an earlier leader epoch, before the topic is removed.
 """
 
 from typing import Any
@@ -25,14 +22,12 @@ _Partition = tuple[str, str, int]
 class Leases(Checker):
     """No leadership begins while another registration acts, nor under an earlier leader epoch."""
 
-    kinds = ("lease.begin", "lease.end", "lease.lapse", "node.crash", "role.stop", "role.apply", *cut_short.KINDS)
+    kinds = ("lease.begin", "lease.end", "lease.lapse", "node.crash", *cut_short.KINDS)
     invariants = ("INV-56", "INV-58")
 
     def __init__(self) -> None:
         self._acting: dict[_Partition, dict[_Life, Event]] = {}
         self._last: dict[_Partition, Event] = {}
-        self._removed: set[str] = set()  # topics whose names were not used again
-        self._deleted: set[tuple[str, _Partition]] = set()  # replicas without topic ids, by their nodes
         self._cut_short = CutShort()
 
     def check(self, event: Event) -> Violation | None:
@@ -44,9 +39,6 @@ class Leases(Checker):
         fields = event.fields
         if event.kind == "lease.begin":
             return self._begins(event, fields)
-        if event.kind in ("role.stop", "role.apply"):
-            self._replica_changed(event, fields)
-            return None
         for partition, lives in self._acting.items():
             if event.kind == "lease.end" and (partition[0], partition[2]) != (fields["topic"], fields["partition"]):
                 continue
@@ -55,31 +47,9 @@ class Leases(Checker):
                     del lives[life]
         return None
 
-    def _replica_changed(self, event: Event, fields: dict[str, Any]) -> None:
-        """Note that a replica without a topic id was deleted, or created again for a leader epoch that is not late."""
-        partition = fields["topic"], fields["topic_id"], fields["partition"]
-        if fields["outcome"] != "applied" or not is_zero(partition[1]):
-            return
-        if event.kind == "role.stop":
-            if fields["delete"]:
-                self._deleted.add((event.node, partition))
-            return
-        last = self._last.get(partition)
-        if last is None or fields["leader_epoch"] >= last.fields["leader_epoch"]:
-            self._deleted.discard((event.node, partition))
-
     def _topics_written(self, event: Event) -> None:
-        """Forget the leader epochs of topics without ids that were removed: those of the next topics begin again.
-
-        Once more when the name is used again: until then, a late request may only have begun earlier leaderships.
-        """
-        written = dict(topic_writes(event))
-        removed = {topic for topic, value in written.items() if value is None}
-        created = self._removed & (written.keys() - removed)
-        self._removed = (self._removed - created) | removed
-        self._forget_epochs(removed | created)
-
-    def _forget_epochs(self, removed: set[str]) -> None:
+        """Forget the leader epochs of topics without ids that were removed: those of the next topics begin again."""
+        removed = {topic for topic, value in topic_writes(event) if value is None}
         for partition in [partition for partition in self._last if partition[0] in removed and is_zero(partition[1])]:
             del self._last[partition]
 
@@ -95,11 +65,8 @@ class Leases(Checker):
                 text = f"{event.node} begins to lead {partition[0]}-{partition[2]} while {other[0]} acts as its leader"
                 return Violation("INV-56", text, event=event, contradicts=began)
         lives[life] = event
-        is_earlier = last is not None and last.fields["leader_epoch"] > fields["leader_epoch"]
-        if is_earlier and (event.node, partition) in self._deleted:
-            return None
         self._last[partition] = event
-        if is_earlier:
+        if last is not None and last.fields["leader_epoch"] > fields["leader_epoch"]:
             text = f"{event.node} leads {partition[0]}-{partition[2]} under an earlier leader epoch than before"
             return Violation("INV-58", text, event=event, contradicts=last)
         return None
