@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
-from kactl.model import NO_EPOCH, TopicPartition
+from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.stores.base import Store
 from kactl.testing.loop import SimLoop
 from kactl.testing.nodes import Node, on
@@ -104,8 +104,12 @@ class ModelBroker(SimulatedBroker):
     def has_lost(self, name: TopicPartition) -> bool:
         if self.process is None:
             return False
-        receiver = self.process.receiver
-        return any(name in names for names in (receiver.late_stops.lost, receiver.blocked, receiver.ignored))
+        receiver, log = self.process.receiver, self.disk.logs.get(name)
+        # With topic ids, it rejects the next LeaderAndIsr, and is `blocked` if that came.
+        is_earlier = log is not None and log.is_overtaken and log.topic_id == ZERO_ID
+        return is_earlier or any(
+            name in names for names in (receiver.late_stops.lost, receiver.blocked, receiver.ignored)
+        )
 
     def has_missed_deletion(self, name: TopicPartition, twin: SimulatedBroker) -> bool:
         other = twin.process if isinstance(twin, ModelBroker) else None

@@ -361,6 +361,24 @@ def test_late_copy_of_a_stop_is_no_violation_with_kafkas_brokers(monkeypatch: py
     assert "LIV-03: broker 2 has no replica of t2-0" in signature(*leader)
 
 
+def test_late_copy_for_an_earlier_topic_without_an_id_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 2 leads the earlier topic when the copy arrives, and the next one under the same epoch later."""
+    late = {"node": "active controller", "to": "broker 2", "kind": "LeaderAndIsr", "for_ms": 3_000}
+    next_topic = {"topic": "t2", "replicas": [[2, 3]], "removal": "delete", "after_ms": 500}
+    actions = (
+        Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[2]]}),
+        Action("hold", at_ms=5_000, args=late),
+        Action("reassign", at_ms=5_010, args={"targets": {"t2-0": [2, 1]}, "to": "active controller"}),
+        Action("recreate", at_ms=6_900, args=next_topic),
+        Action("kill", at_ms=10_000, args={"node": "broker 3", "restart_after_ms": 5_000, "ends_session": True}),
+    )
+    assert signature(*actions, level="2.6").startswith("pass")
+
+    monkeypatch.setattr(ModelBroker, "has_lost", lambda self, name: False)
+
+    assert "LIV-03: leader 2 of t2-0 knows replicas [2, 1]" in signature(*actions, level="2.6")
+
+
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_first_leader_is_elected_after_an_injected_failure_of_the_store(side: str) -> None:
     create = Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[2, 1]]})
