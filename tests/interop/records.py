@@ -21,6 +21,9 @@ EVERY_S: Final = 0.004
 # Longer than any fault. A record that timed out is neither a loss nor evidence.
 DELIVERY_S: Final = 180.0
 READ_S: Final = 120.0
+# Errors that end by themselves after an election, which the last fault may have caused: a new leader does not have the
+# offsets yet, or the client asks the earlier leader.
+_ELECTED: Final = (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 PARTITIONS: Final = 6
 
 
@@ -183,8 +186,7 @@ class Records:
             try:
                 first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), READ_S)
             except KafkaException as failed:
-                # A newly elected leader does not have it yet; the last fault may have caused an election.
-                if failed.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
+                if failed.args[0].code() not in _ELECTED or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
             else:
