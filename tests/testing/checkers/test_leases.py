@@ -1,6 +1,5 @@
 """INV-56 and INV-58 over hand-written histories."""
 
-
 import pytest
 
 from kactl.testing.checkers import Leases
