@@ -175,7 +175,11 @@ class ParticipantRecorder:
                 self.late_stops.started(name, same["message"])
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.failed.add(name)
-            elif error != ErrorCode.INCONSISTENT_TOPIC_ID and not (error and self._is_out_of_use(name)):
+            elif (
+                error != ErrorCode.INCONSISTENT_TOPIC_ID
+                and not self._is_reported(name)
+                and not (error and self._is_out_of_use(name))
+            ):
                 # Also an answer that the request is an old one: the replica is said to serve.
                 self.failed.discard(name)
             self._history.record(
@@ -184,6 +188,13 @@ class ParticipantRecorder:
                 leader_epoch=entry.leader_epoch, partition_epoch=entry.partition_epoch, isr=list(entry.isr),
                 outcome="applied" if applied else _OUTCOMES.get(ErrorCode(error), "same"),
             )  # fmt: skip
+
+    def _is_reported(self, name: TopicPartition) -> bool:
+        """Whether a listener has reported a failure, and not yet that the replica is ready.
+
+        An order that waits for a lease is answered without an error, which proves nothing.
+        """
+        return self._incarnation is not None and name in self._incarnation._listener_leases._failed
 
     def _is_out_of_use(self, name: TopicPartition) -> bool:
         """Whether a replica is not served although an order under its epoch is answered as an old one.

@@ -54,7 +54,9 @@ def test_old_request_ends_no_failure_of_a_replica_out_of_use(
     hosting = None if state is None else SimpleNamespace(state=lambda name: state)
     view = None if role is None else SimpleNamespace(role=role)
     hosted = SimpleNamespace(view=lambda name: view)
-    monkeypatch.setattr(recorder, "_incarnation", SimpleNamespace(_hosting=hosting, hosted=hosted))
+    leases = SimpleNamespace(_failed=set())
+    incarnation = SimpleNamespace(_hosting=hosting, hosted=hosted, _listener_leases=leases)
+    monkeypatch.setattr(recorder, "_incarnation", incarnation)
     names = [entry.name for entry in state_entries(LEAD.states)]
 
     def failed_after(error: ErrorCode) -> bool:
@@ -64,6 +66,11 @@ def test_old_request_ends_no_failure_of_a_replica_out_of_use(
     assert failed_after(ErrorCode.KAFKA_STORAGE_ERROR)
     assert failed_after(ErrorCode.STALE_CONTROLLER_EPOCH) is stays
     assert not failed_after(ErrorCode.NONE)
+
+    # Reported; the order waits for the next lease.
+    leases._failed.add(names[0])
+    assert failed_after(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert failed_after(ErrorCode.NONE)
 
 
 def test_directory_that_fails_during_an_order_is_no_effect_of_the_order() -> None:
