@@ -27,7 +27,7 @@ from . import anyio_seams
 from .failures import Deadlock, Livelock, RealWorld, Sealed, StepLimit, WaitingTask
 from .handles import NodeTimer, SimFuture, SimHandle, SimTask, SimTimer
 from .nodes import JOB_MS, NODE, Node, on
-from .schedule import Schedule
+from .schedule import HOLD_WAVES_MAX, Schedule
 from .streams import Streams
 
 T = TypeVar("T")
@@ -35,8 +35,11 @@ Ts = TypeVarTuple("Ts")
 
 AnyHandle = SimHandle | SimTimer
 
-# Steps without any progress of time that are called a livelock.
+# Steps without any progress of time that are called a livelock: at least so many, and so many for each task. An order
+# for everything that a cluster hosts wakes every task, and anyio delivers a cancellation again in each wave in which
+# the schedule holds the task back.
 LIVELOCK_STEPS: Final = 100_000
+LIVELOCK_STEPS_PER_TASK: Final = 4 * HOLD_WAVES_MAX
 # Steps of a whole run. At some 10 us each, a run of this length takes minutes.
 STEPS_MAX: Final = 20_000_000
 
@@ -96,6 +99,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._executors: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self._is_sealed = False
         self.halted_by: Exception | None = None
+        self._steps_before = 0  # when time last advanced
         self._steps_limit = min(LIVELOCK_STEPS, steps_max)
         self.steps = 0
         self.nodes: list[Node] = []
@@ -202,15 +206,24 @@ class SimLoop(asyncio.BaseEventLoop):
                 continue
             self.steps += 1
             if self.steps > self._steps_limit:
-                self._too_many_steps()
+                self._raise_steps_limit()
             handle._run()
             if self.halted_by is not None:
                 raise self.halted_by
 
-    def _too_many_steps(self) -> NoReturn:
+    def _raise_steps_limit(self) -> None:
+        """Allow more steps, if there are many tasks.
+
+        Raises:
+            Livelock: too many steps have run without any progress of time.
+            StepLimit: too many steps have run.
+        """
         if self.steps > self._steps_max:
             raise StepLimit(f"{self._steps_max} steps ran in {self._now_s:.3f} s of virtual time", self.waiting())
-        raise Livelock(f"{LIVELOCK_STEPS} steps ran at {self._now_s:.6f} s", self.waiting())
+        allowed = max(LIVELOCK_STEPS, LIVELOCK_STEPS_PER_TASK * len(self._tasks))
+        if self.steps > self._steps_before + allowed:
+            raise Livelock(f"{allowed} steps ran at {self._now_s:.6f} s", self.waiting())
+        self._steps_limit = min(self._steps_before + allowed, self._steps_max)
 
     def halt(self, error: Exception) -> None:
         """End the run after the current step: `sim.run` raises this error, which no task can catch."""
@@ -230,6 +243,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Deadlock("nothing is ready and no timer is set", self.waiting())
         if timers[0][0] > self._now_s:
             self._now_s = timers[0][0]
+            self._steps_before = self.steps
             self._steps_limit = min(self.steps + LIVELOCK_STEPS, self._steps_max)
 
     def _collect_due(self) -> None:

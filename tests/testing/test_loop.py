@@ -229,6 +229,21 @@ def test_steps_without_progress_of_time_are_a_livelock() -> None:
         sim.run(main)
 
 
+def test_steps_of_many_tasks_at_one_time_are_no_livelock() -> None:
+    """As when a large cluster carries out an order for everything that it hosts."""
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2_000):
+                tasks.start_soon(steps, 100)
+
+    async def steps(count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    sim.run(main)
+
+
 def test_run_with_too_many_steps_is_ended() -> None:
     async def main() -> None:
         for _ in range(10_000):
