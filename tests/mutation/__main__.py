@@ -49,6 +49,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
 _ARGUMENTS: Final = (
     "-q", "-x", "-n0", "-p", "no:cacheprovider", "--hypothesis-profile=check", "-m", "not long and not java",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
+    # The modules are of the distribution of a pytest plugin: pytest would change the code of their asserts, too.
+    "--assert=plain",
 )  # fmt: skip
 # A mutant that loops counts as noticed.
 _TIMEOUT_S: Final = 300

@@ -1,10 +1,12 @@
 """Branch coverage of functions: which outcomes of their conditional jumps have been seen.
 
 A loop has two outcomes, too: another round, and the end. What the interpreter adds is left out: whether an exception
-has the type of an `except`, whether a context manager suppresses one, and the loops of comprehensions.
+has the type of an `except`, whether a context manager suppresses one, and the loops of comprehensions. So is the
+failure of an `assert`, which states what cannot happen.
 """
 
 import dis
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,22 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 _ADDED: Final = frozenset({"CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCEPT_START"})
+# Of waiting for an asynchronous context manager, and of making its answer a truth value.
+_AWAITING: Final = frozenset(
+    {
+        "GET_AWAITABLE",
+        "LOAD_CONST",
+        "SEND",
+        "YIELD_VALUE",
+        "RESUME",
+        "JUMP_BACKWARD_NO_INTERRUPT",
+        "CLEANUP_THROW",
+        "END_SEND",
+        "TO_BOOL",
+    }
+)
+# The next instruction after the condition of an `assert` that fails.
+_FAILURES: Final = frozenset({("LOAD_ASSERTION_ERROR", None), ("LOAD_COMMON_CONSTANT", AssertionError)})
 _COMPREHENSIONS: Final = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
@@ -32,11 +50,16 @@ class Outcome(NamedTuple):
 
 
 class Jump(NamedTuple):
-    """A conditional jump: its line, and the offset that it jumps to."""
+    """A conditional jump: its line, and the offset that it jumps to.
+
+    Attributes:
+        possible: the outcomes that count.
+    """
 
     line: int
     target: int
     is_loop: bool
+    possible: frozenset[bool]
 
     def leads_to(self, offset: int) -> bool:
         """Whether it was made, if the instruction at an offset follows. The end of a loop may jump past its target."""
@@ -46,17 +69,21 @@ class Jump(NamedTuple):
 def jumps(code: CodeType) -> dict[int, Jump]:
     """Returns the conditional jumps of a function, by their offsets."""
     found, line, before = {}, code.co_firstlineno, ""
-    for instruction in dis.get_instructions(code):
+    instructions = [each for each in dis.get_instructions(code) if each.opname not in ("EXTENDED_ARG", "CACHE", "NOP")]
+    failures = {each.offset for each in instructions if (each.opname, each.argval) in _FAILURES}
+    for instruction, following in itertools.pairwise([*instructions, instructions[-1]]):
         if instruction.positions is not None and instruction.positions.lineno is not None:
             line = instruction.positions.lineno
         name = instruction.opname
-        if name in ("EXTENDED_ARG", "CACHE", "NOP"):
+        if before in _ADDED and name in _AWAITING:
             continue
         is_loop = name == "FOR_ITER" and code.co_name not in _COMPREHENSIONS
         if (is_loop or "JUMP_IF" in name or "JUMP_FORWARD_IF" in name or "JUMP_BACKWARD_IF" in name) and (
             before not in _ADDED
         ):
-            found[instruction.offset] = Jump(line, _behind_prefix(code, int(instruction.argval)), is_loop)
+            target = _behind_prefix(code, int(instruction.argval))
+            possible = {made for made, offset in ((False, following.offset), (True, target)) if offset not in failures}
+            found[instruction.offset] = Jump(line, target, is_loop, frozenset(possible))
         before = name
     return found
 
@@ -66,7 +93,7 @@ def outcomes(code: CodeType) -> set[Outcome]:
     found = set()
     for inner in functions(code):
         for offset, jump in jumps(inner).items():
-            found |= {Outcome(inner.co_qualname, jump.line, offset, made) for made in (False, True)}
+            found |= {Outcome(inner.co_qualname, jump.line, offset, made) for made in jump.possible}
     return found
 
 

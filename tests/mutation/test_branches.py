@@ -58,3 +58,15 @@ def test_missing_outcome_is_found(calls: list[tuple[Any, ...]], line: int, tmp_p
 
 def test_function_that_is_not_called_lacks_both_outcomes(tmp_path: Path) -> None:
     assert {line for line, _ in missing(tmp_path)} == {3, 5, 6, 9}
+
+
+def test_failure_of_an_assert_and_answer_of_a_context_manager_are_left_out() -> None:
+    source = """
+async def first(lock, values):
+    async with lock:
+        assert values, "some"
+        return values[0] or None
+"""
+    found = {(outcome.line, outcome.jumps) for outcome in outcomes(compile(source, "first.py", "exec"))}
+
+    assert found == {(4, True), (5, True), (5, False)}
