@@ -152,10 +152,11 @@ class Shape(NamedTuple):
         if self.salt_bytes is not None:
             return random[: self.salt_bytes]
         number, digits = int.from_bytes(random) >> (8 * len(random) - _KAFKA_SALT_BITS), bytearray()
-        while number:
+        while True:
             number, digit = divmod(number, len(_KAFKA_DIGITS))
             digits.append(_KAFKA_DIGITS[digit])
-        return bytes(reversed(digits))
+            if not number:
+                return bytes(reversed(digits))
 
 
 # Of users that `kafka-configs` makes, unless another number of iterations is named.

@@ -60,6 +60,18 @@ def test_impossible_challenge_is_rejected(challenge: bytes, reason: str) -> None
         _rfc_login().respond(challenge)
 
 
+def test_server_without_utf8_gets_latin_letters_and_no_others() -> None:
+    challenge = b'realm="r",nonce="n",algorithm=md5-sess'
+    for username, password in (("ω", "secret"), ("chris", "ω")):
+        login = DigestMd5(username, password, service="zookeeper", host="zk-sasl-md5")
+        with pytest.raises(SaslError, match="the server cannot read"):
+            login.respond(challenge)
+
+    response = DigestMd5("chris", "é", service="zookeeper", host="zk-sasl-md5").respond(challenge).decode()
+    assert "charset" not in response
+    assert _fields(response)["response"] == _server_digest("AUTHENTICATE", _fields(response), "é")
+
+
 def test_message_after_the_end_is_rejected() -> None:
     login = _rfc_login()
     login.respond(RFC_CHALLENGE)

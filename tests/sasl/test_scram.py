@@ -32,6 +32,8 @@ def test_example_of_the_rfc() -> None:
     assert not login.is_complete
     assert login.respond(RFC_SERVER_FINAL) == b""
     assert login.is_complete
+    with pytest.raises(SaslError, match="after the end"):
+        login.respond(RFC_SERVER_FINAL)
 
 
 def test_server_that_cannot_prove_itself_is_rejected() -> None:

@@ -71,6 +71,7 @@ def test_wrong_proof_is_rejected(message: bytes) -> None:
         b"n,,n=,r=abc",
         b"n,,n=us=2Der,r=abc",
         b"n,,m=extension,n=user,r=abc",
+        b"n,,n=user,r=abc,m=extension",
         b"n,,n=user,r=abc,tokenauth=true",
         b"n,,r=abc,n=user",
         b"n",
@@ -110,6 +111,20 @@ def test_decoy_keeps_its_form_when_users_of_another_form_are_added() -> None:
     assert 0 < len(changed) < len(names)
     assert {Shape.of(later) for later in changed} == {Shape(8192, 16)}
     assert {Shape.of(earlier) for earlier in before} == {KAFKA_SHAPE}
+
+
+@pytest.mark.parametrize("number", [0, 1, 35, 36, 0x2_0123_4567_89AB_CDEF_FEDC_BA98_7654_3210, (1 << 130) - 1])
+def test_salt_of_a_decoy_is_a_number_of_130_bits_as_kafka_writes_it(number: int) -> None:
+    rest = (1 << 382) - 1  # bits that are not used
+    salt = KAFKA_SHAPE.salt((number << 382 | rest).to_bytes(64))
+
+    assert int(salt, 36) == number
+    assert salt == salt.lower()
+    assert salt == b"0" or not salt.startswith(b"0")
+
+
+def test_other_salt_of_a_decoy_has_the_bytes_of_the_shape() -> None:
+    assert Shape(8192, 16).salt(bytes(range(64))) == bytes(range(16))
 
 
 def test_listeners_with_the_same_secret_challenge_alike() -> None:
