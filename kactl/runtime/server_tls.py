@@ -24,7 +24,8 @@ POLL_S: Final = 10.0
 HANDSHAKE_S: Final = 10.0
 
 ClientAuth = Literal["none", "optional", "required"]
-_Version = tuple[tuple[int, int, int], ...]
+_FileVersion = tuple[int | None, int, int]
+_Version = tuple[_FileVersion, ...]
 
 
 class ServerTls:
@@ -118,9 +119,9 @@ class ServerTls:
         return tuple(_version(path) for path in (self.cert, self._key, self._client_ca, self._crl) if path)
 
 
-def _version(path: str) -> tuple[int, int, int]:
+def _version(path: str) -> _FileVersion:
     try:
         status = os.stat(path)
     except OSError as error:
-        return error.errno or 0, 0, 0  # loading it explains the error
+        return error.errno, 0, 0  # loading it explains the error
     return status.st_mtime_ns, status.st_ino, status.st_size

@@ -31,6 +31,7 @@ class Connected:
         accepting.write(b"x")
         assert dialing.read(1) == b"x"  # and the tickets before it
         self.session, self.is_resumed = dialing.session, dialing.session_reused
+        self.protocol = dialing.selected_alpn_protocol()
         for side in (dialing, accepting, dialing):
             with contextlib.suppress(ssl.SSLError):
                 side.unwrap()
@@ -41,6 +42,22 @@ def client_of(authority: Authority, signed: Signed, version: ssl.TLSVersion) -> 
     context.load_cert_chain(signed.cert, signed.key)
     context.minimum_version = context.maximum_version = version
     return context
+
+
+@pytest.mark.parametrize(
+    ("spoken", "chosen"), [({}, "http/1.1"), ({"protocols": ()}, None), ({"protocols": ("h2", "kafka")}, "kafka")]
+)
+async def test_protocol_is_chosen_among_those_of_the_server(
+    spoken: dict[str, tuple[str, ...]], chosen: str | None, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    context.set_alpn_protocols(["kafka", "http/1.1"])
+
+    tls = ServerTls("api.tls", cert=str(server.cert), key=str(server.key), **spoken)
+
+    assert Connected(tls.context, context).protocol == chosen
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -74,6 +91,11 @@ async def test_files_that_cannot_be_used_leave_the_context(tmp_path: Path) -> No
     before = tls.context
 
     shutil.copy(authority.sign("another").cert, server.cert)
+    await tls.refresh()
+    assert tls.context is before
+    assert tls.reload_failed
+
+    server.cert.unlink()
     await tls.refresh()
     assert tls.context is before
     assert tls.reload_failed
