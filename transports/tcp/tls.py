@@ -73,7 +73,9 @@ class Tls:
         except ssl.SSLError as error:
             reason = f"programs that trust {self.ca} do not accept {self.cert}: {error}; issue another one"
             raise BadConfig("tls.cert", reason) from None
-        return PeerCertificate.of(accepting.getpeercert() or {})
+        certificate = accepting.getpeercert()
+        assert certificate is not None, "the server's side has verified it"
+        return PeerCertificate.of(certificate)
 
     def _loaded(self) -> "tuple[ssl.SSLContext, ssl.SSLContext]":
         if self._contexts is None:

@@ -330,6 +330,23 @@ async def test_secret_is_replaced_for_new_links() -> None:
         assert link.state is LinkState.OPEN
 
 
+def test_own_certificate_has_the_names_that_peers_see(pki: Pki) -> None:
+    names = ("kactl://kactl/participant/1", "kactl://kactl/spectator/any")
+
+    assert pki.tls(*names).own_certificate().uris == names
+
+
+def test_certificate_that_no_peer_accepts_is_reported(pki: Pki, tmp_path: Path) -> None:
+    other = Pki(tmp_path, "other")
+    identity = "kactl://kactl/participant/1"
+    for tls, reason in (
+        (pki.tls(identity, authority=other), "self-signed certificate|unable to get local issuer certificate"),
+        (pki.tls(identity, days="-1"), "certificate has expired"),
+    ):
+        with pytest.raises(BadConfig, match=rf"^tls\.cert: .*{tls.ca} do not accept {tls.cert}: .*({reason})"):
+            tls.own_certificate()
+
+
 async def test_controller_uses_a_renewed_certificate(pki: Pki) -> None:
     files = pki.tls("kactl://kactl/participant/1")
     server = pki.tls("kactl://kactl/participant/9")
