@@ -80,7 +80,10 @@ class Encryption(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._advance()
+        if self._is_over:
+            self._transport.abort()
+        else:
+            self._advance()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._shared
@@ -224,8 +227,8 @@ class Encryption(asyncio.BufferedProtocol):
             self._protocol.data_received(data)
 
     def _flush(self) -> None:
-        if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(self._outgoing.read())
+        if self._outgoing.pending and not self._socket.is_closing():
+            self._socket.write(self._outgoing.read())
 
     def _end(self, error: ssl.SSLError) -> None:
         """The peer has closed."""

@@ -1,6 +1,9 @@
 """TLS of the listener's connections: nothing is lost or held in memory, whatever the sizes and the order of events."""
 
+import array
 import asyncio
+import contextlib
+import errno
 import functools
 import gc
 import random
@@ -9,8 +12,8 @@ import ssl
 import struct
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -222,6 +225,459 @@ async def test_failed_handshake_leaves_nothing_for_the_garbage_collector(signed:
 
 def _same(protocol: Encryption) -> Encryption:
     return protocol
+
+
+class Recorder:
+    """The protocol of a connection: records what its transport reports.
+
+    Attributes:
+        on_made: called with the transport when it is connected.
+    """
+
+    def __init__(self, on_made: Callable[[Encryption], None] = lambda _: None) -> None:
+        self.on_made = on_made
+        self.events: list[str] = []
+        self.data = b""
+        self.error: Exception | None = None
+        self._changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def ended(self) -> None:
+        await self.until(lambda: "lost" in self.events)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, Encryption)
+        self._record("made")
+        self.on_made(transport)
+
+    def received(self, data: bytes) -> None:
+        self.data += data
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        self._record("eof")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
+        self._record("lost")
+
+    def pause_writing(self) -> None:
+        self._record("paused")
+
+    def resume_writing(self) -> None:
+        self._record("resumed")
+
+    def _record(self, event: str) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+
+class Whole(Recorder, asyncio.Protocol):
+    """Receives the plain text as bytes."""
+
+    def data_received(self, data: bytes) -> None:
+        self.received(data)
+
+
+class Buffered(Recorder, asyncio.BufferedProtocol):
+    """Receives the plain text in a buffer, of two bytes."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._buffer = memoryview(bytearray(2))
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received(bytes(self._buffer[:nbytes]))
+
+
+class RawPeer:
+    """The client's side of a connection, whose test decides about each step."""
+
+    def __init__(self, raw: socket.socket, context: ssl.SSLContext) -> None:
+        self.raw = raw
+        self.raw.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    async def handshake(self, last: bytes = b"") -> None:
+        """Complete the handshake. `last` is sent together with its last message."""
+        await self._finish(self.tls.do_handshake)
+        await self.send(last)
+
+    async def send(self, data: bytes) -> None:
+        if data:
+            self.tls.write(data)
+        await self.flush()
+
+    async def receive(self, size: int = 65_536) -> bytes:
+        """Returns what comes next; nothing at an end that TLS has announced."""
+        return await self._finish(functools.partial(self.tls.read, size))
+
+    async def close(self) -> None:
+        """Announce the end, and wait until the other side has announced its own."""
+        await self._finish(self.tls.unwrap)
+
+    async def flush(self) -> None:
+        if self._outgoing.pending:
+            await self._loop.sock_sendall(self.raw, self._outgoing.read())
+
+    async def _finish(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                await self.flush()
+                if data := await self._loop.sock_recv(self.raw, 65_536):
+                    self._incoming.write(data)
+                else:
+                    self._incoming.write_eof()
+
+
+class Facing(NamedTuple):
+    """Both sides of a connection, before its handshake."""
+
+    encryption: Encryption
+    peer: RawPeer
+
+    async def handshake(self, last: bytes = b"") -> None:
+        await self.peer.handshake(last)
+        await self.encryption.handshake(HANDSHAKE_S)
+
+
+@pytest.fixture
+def facing(authority: Authority, signed: Signed) -> Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]:
+    @asynccontextmanager
+    async def connect(protocol: Whole | Buffered) -> AsyncIterator[Facing]:
+        with contextlib.closing(_Pair()) as pair:
+            encryption = Encryption(_server_tls(signed), protocol, shared_buffer())
+            async with asyncio.timeout(HANDSHAKE_S):
+                await pair.serve(encryption)
+                yield Facing(encryption, RawPeer(pair.theirs, _client_tls(authority)))
+                encryption.abort()
+
+    return connect
+
+
+class _Pair:
+    """Two sockets that are connected, over TCP unless others are named."""
+
+    def __init__(self, *sockets: socket.socket) -> None:
+        self.ours, self.theirs = sockets or _tcp_pair()
+        for each in (self.ours, self.theirs):
+            each.setblocking(False)
+
+    async def serve(self, encryption: Encryption) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption, self.ours)
+
+    def close(self) -> None:
+        self.theirs.close()
+
+
+def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        theirs = socket.create_connection(listening.getsockname())
+        return listening.accept()[0], theirs
+
+
+async def _turns() -> None:
+    """Let the event loop do what it can do without the peer."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
+
+
+@pytest.mark.parametrize("kind", [Whole, Buffered])
+async def test_protocol_is_connected_receives_sends_and_ends(kind: type[Whole | Buffered], facing: Connect) -> None:
+    protocol = kind()
+    async with facing(protocol) as (encryption, peer):
+        assert not encryption.can_write_eof()
+        await Facing(encryption, peer).handshake()
+        assert not encryption.is_closing()
+        await peer.send(b"from the peer")
+        await protocol.until(lambda: protocol.data == b"from the peer")
+        encryption.write(b"to the peer")
+        assert await peer.receive() == b"to the peer"
+        await peer.close()
+        await protocol.ended()
+
+    assert protocol.events == ["made", "eof", "lost"]
+    assert protocol.error is None
+
+
+async def test_end_that_tls_does_not_announce_is_an_end(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake()
+        peer.raw.shutdown(socket.SHUT_WR)
+        with pytest.raises(ssl.SSLError, match=r"alert decode error|EOF"):
+            await peer.receive()
+        await protocol.ended()
+
+    assert protocol.events == ["made", "eof", "lost"]
+
+
+@pytest.mark.parametrize("kind", [Whole, Buffered])
+async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
+    kind: type[Whole | Buffered], facing: Connect
+) -> None:
+    protocol = kind(lambda transport: transport.pause_reading())
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake(last=b"early")
+        await _turns()
+        assert protocol.data == b""
+
+        encryption.resume_reading()
+        encryption.pause_reading()
+        await _turns()
+        assert protocol.data == b""
+
+        encryption.resume_reading()
+        assert protocol.data == b""  # not during the call
+        await protocol.until(lambda: protocol.data == b"early")
+        await peer.send(b", later")
+        await protocol.until(lambda: protocol.data == b"early, later")
+
+
+async def test_protocol_that_closes_at_its_start_receives_nothing(facing: Connect) -> None:
+    protocol = Whole(lambda transport: transport.close())
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake(last=b"early")
+        assert encryption.is_closing()
+        # What it still does is without effect.
+        encryption.write(b"late")
+        encryption.pause_reading()
+        encryption.resume_reading()
+        encryption.close()
+        assert await peer.receive() == b""
+        await protocol.ended()
+        encryption.pause_reading()
+        encryption.resume_reading()
+        await _turns()
+
+    assert protocol.events == ["made", "lost"]
+    assert protocol.data == b""
+
+
+async def test_protocol_that_closes_receives_no_more(facing: Connect) -> None:
+    class Closing(Buffered):
+        def buffer_updated(self, nbytes: int) -> None:
+            super().buffer_updated(nbytes)
+            transport.close()
+
+    protocol = Closing()
+    async with facing(protocol) as (transport, peer):
+        await Facing(transport, peer).handshake()
+        await peer.send(b"early")
+        await protocol.ended()
+
+    assert protocol.data == b"ea"
+
+
+async def test_all_kinds_of_data_are_sent(facing: Connect) -> None:
+    async with facing(Whole()) as (encryption, peer):
+        await Facing(encryption, peer).handshake()
+        encryption.write(b"")
+        encryption.write(memoryview(b""))
+        encryption.writelines([b"one", bytearray(b"two"), memoryview(b"three")])
+        assert await peer.receive() == b"onetwothree"
+        numbers = array.array("i", range(50_000))
+        encryption.write(memoryview(numbers))
+        received = b""
+        while len(received) < 200_000:
+            received += await peer.receive()
+        assert received == numbers.tobytes()
+
+
+async def test_damaged_record_ends_the_connection_with_an_alert(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake()
+        await asyncio.get_running_loop().sock_sendall(peer.raw, b"\x17\x03\x03\x00\x20" + bytes(32))
+        with pytest.raises(ssl.SSLError, match="alert bad record mac"):
+            await peer.receive()
+        await protocol.ended()
+
+    assert protocol.events == ["made", "lost"]
+    assert isinstance(protocol.error, ssl.SSLError)
+    assert protocol.error.reason == "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+
+
+async def test_data_before_the_handshake_ends_the_connection(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        encryption.write(b"early")
+        with pytest.raises(ssl.SSLError):
+            await encryption.handshake(HANDSHAKE_S)
+        assert await asyncio.get_running_loop().sock_recv(peer.raw, 1) == b""
+
+    assert protocol.events == []
+
+
+async def test_data_for_a_peer_that_is_gone_is_dropped(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake()
+        _reset(peer.raw)
+        for _ in range(3):
+            encryption.write(b"lost")
+        await protocol.ended()
+        assert encryption.is_closing()
+        encryption.write(b"lost")
+
+    assert protocol.events == ["made", "lost"]
+    assert isinstance(protocol.error, OSError)
+
+
+async def test_reset_during_the_handshake_is_its_error(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        _reset(peer.raw)
+        with pytest.raises(ConnectionResetError) as raised:
+            await encryption.handshake(HANDSHAKE_S)
+
+    assert raised.value.errno == errno.ECONNRESET
+    assert protocol.events == []
+
+
+def _reset(raw: socket.socket) -> None:
+    """Close a socket so that its peer has an error, and not the end."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.close()
+
+
+async def test_abort_during_the_handshake_ends_it(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        encryption.abort()
+        with pytest.raises(ConnectionResetError, match="closed during the TLS handshake"):
+            await encryption.handshake(HANDSHAKE_S)
+        assert await asyncio.get_running_loop().sock_recv(peer.raw, 1) == b""
+
+    assert protocol.events == []
+
+
+async def test_connection_that_was_aborted_before_it_began_is_closed(signed: Signed) -> None:
+    protocol = Whole()
+    encryption = Encryption(_server_tls(signed), protocol, shared_buffer())
+    encryption.abort()
+    with contextlib.closing(_Pair()) as pair:
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            with pytest.raises(ConnectionResetError, match="closed during the TLS handshake"):
+                await encryption.secured
+            assert await asyncio.get_running_loop().sock_recv(pair.theirs, 1) == b""
+
+    assert protocol.events == []
+
+
+async def test_protocol_is_paused_while_much_is_unsent(facing: Connect) -> None:
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        await Facing(encryption, peer).handshake()
+        encryption.set_write_buffer_limits(high=1000, low=10)
+        encryption.resume_writing()  # is not reported without a pause
+        assert encryption.get_write_buffer_size() == 0
+        encryption.write(bytes(20_000_000))
+        await protocol.until(lambda: protocol.events == ["made", "paused"])
+        assert encryption.get_write_buffer_size() > 1000
+        left = 20_000_000
+        while left:
+            left -= len(await peer.receive())
+        await protocol.until(lambda: protocol.events == ["made", "paused", "resumed"])
+        assert encryption.get_write_buffer_size() == 0
+
+
+async def test_pause_during_the_handshake_is_not_reported(signed: Signed, authority: Authority) -> None:
+    """The buffers of the sockets are full, so that the server's part of the handshake has to wait."""
+
+    class Watched(Encryption):
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            paused.set()
+
+    paused = asyncio.Event()
+    protocol = Whole()
+    with contextlib.closing(_Pair(*socket.socketpair())) as pair:
+        filled = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                filled += pair.ours.send(bytes(65_536))
+        encryption = Watched(_server_tls(signed), protocol, shared_buffer())
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            encryption.set_write_buffer_limits(high=0)
+            peer = RawPeer(pair.theirs, _client_tls(authority))
+            with pytest.raises(ssl.SSLWantReadError):
+                peer.tls.do_handshake()
+            await peer.flush()
+            await paused.wait()
+            assert encryption.get_write_buffer_size() > 0
+            while filled:
+                filled -= len(await asyncio.get_running_loop().sock_recv(pair.theirs, min(filled, 65_536)))
+            await Facing(encryption, peer).handshake()
+            assert protocol.events == ["made"]
+            encryption.abort()
+
+
+async def test_transport_knows_its_connection_and_the_peer(authority: Authority, signed: Signed) -> None:
+    client = authority.sign("client")
+    server_context, client_context = _server_tls(signed), _client_tls(authority)
+    server_context.load_verify_locations(authority.cert)
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    client_context.load_cert_chain(client.cert, client.key)
+    with contextlib.closing(_Pair()) as pair:
+        ours, theirs = pair.ours.getsockname(), pair.theirs.getsockname()
+        encryption = Encryption(server_context, Whole(), shared_buffer())
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            await Facing(encryption, RawPeer(pair.theirs, client_context)).handshake()
+        certificate = encryption.get_extra_info("peercert")
+        assert certificate["subject"] == ((("commonName", "client"),),)
+        assert encryption.get_extra_info("sslcontext") is server_context
+        assert encryption.get_extra_info("ssl_object").version() == "TLSv1.3"
+        assert encryption.get_extra_info("sockname") == ours
+        assert encryption.get_extra_info("peername", "unknown") == theirs
+        assert encryption.get_extra_info("compression", "unknown") == "unknown"
+        assert encryption.get_extra_info("compression") is None
+        encryption.abort()
+
+
+@pytest.mark.parametrize(("name", "is_accepted"), [("localhost", True), ("127.0.0.1", True), ("another", False)])
+async def test_client_verifies_the_name_of_the_server(
+    name: str, is_accepted: bool, authority: Authority, signed: Signed
+) -> None:
+    buffer = shared_buffer()
+    accepting, dialing = Whole(), Buffered()
+    server = Encryption(_server_tls(signed), accepting, buffer)
+    client = Encryption(_client_tls(authority), dialing, buffer, server_hostname=name)
+    loop = asyncio.get_running_loop()
+    pair = _Pair()
+    async with asyncio.timeout(HANDSHAKE_S):
+        await pair.serve(server)
+        await loop.create_connection(lambda: client, sock=pair.theirs)
+        if is_accepted:
+            await asyncio.gather(client.handshake(HANDSHAKE_S), server.handshake(HANDSHAKE_S))
+            client.write(b"question")
+            await accepting.until(lambda: accepting.data == b"question")
+            server.write(b"answer")
+            await dialing.until(lambda: dialing.data == b"answer")
+            client.close()
+            await asyncio.gather(accepting.ended(), dialing.ended())
+            assert accepting.events == ["made", "eof", "lost"]
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError, match="not valid for 'another'"):
+                await client.handshake(HANDSHAKE_S)
+            with pytest.raises(ssl.SSLError, match="alert bad certificate"):
+                await server.handshake(HANDSHAKE_S)
+            assert accepting.events == dialing.events == []
 
 
 @pytest.mark.slow
