@@ -2,13 +2,15 @@
 
 import base64
 import contextlib
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kactl.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name
+from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, salted_password
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"
@@ -58,6 +60,29 @@ def test_wrong_proof_is_rejected(message: bytes) -> None:
     server = _challenged()
     with pytest.raises(SaslError):
         server.finish(message)
+    assert not server.is_complete
+
+
+def _proven(without_proof: bytes) -> bytes:
+    """Returns a message with the proof of a client that knows the password."""
+    client_key = hmac.digest(salted_password(NAME, "pencil", SALT, 4096), b"Client Key", "sha256")
+    signed = b",".join([CLIENT_FIRST.removeprefix(b"n,,"), SERVER_FIRST, without_proof])
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+    return without_proof + b",p=" + base64.b64encode(proof)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"%hv", b"%hw"), (b"c=biws", b"c=eSws"), (b"c=biws,", b""), (b",r=", b",x="), (b"j)hNlF$k0", b"")],
+)
+def test_proof_counts_for_this_login_only(before: bytes, after: bytes) -> None:
+    """The password alone does not answer another challenge, or bind to a channel."""
+    without_proof = CLIENT_FINAL.partition(b",p=")[0]
+    assert _proven(without_proof) == CLIENT_FINAL
+    server = _challenged()
+    with pytest.raises(SaslError, match="does not continue the login"):
+        server.finish(_proven(without_proof.replace(before, after)))
     assert not server.is_complete
 
 
