@@ -317,7 +317,8 @@ class RawPeer:
 
     async def receive(self, size: int = 65_536) -> bytes:
         """Returns what comes next; nothing at an end that TLS has announced."""
-        return await self._finish(functools.partial(self.tls.read, size))
+        received: bytes = await self._finish(functools.partial(self.tls.read, size))
+        return received
 
     async def close(self) -> None:
         """Announce the end, and wait until the other side has announced its own."""
