@@ -399,7 +399,7 @@ Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
 async def test_protocol_is_connected_receives_sends_and_ends(kind: type[Whole | Buffered], facing: Connect) -> None:
     protocol = kind()
     async with facing(protocol) as (encryption, peer):
-        assert not encryption.can_write_eof()
+        assert encryption.can_write_eof() is False
         await Facing(encryption, peer).handshake()
         assert not encryption.is_closing()
         await peer.send(b"from the peer")
