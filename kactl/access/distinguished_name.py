@@ -12,9 +12,9 @@ from .der import SEQUENCE, MalformedCertificate, elements, fields_of, of_type
 
 _SET: Final = 0x31
 _OBJECT_ID: Final = 0x06
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString. Java reads the bytes of
-# all of them as UTF-8.
-_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString. Java reads the bytes of all of them as
+# UTF-8. A UniversalString is no text for it.
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",

@@ -4,6 +4,7 @@ Source: RFC 5280, 4.1.2.5.
 """
 
 import datetime
+import re
 from typing import Final
 
 from .der import SEQUENCE, MalformedCertificate, elements, fields_of
@@ -13,8 +14,10 @@ _BEFORE_VALIDITY: Final = 3
 # The types of a time. UTCTime has two digits for a year of 1950 to 2049, GeneralizedTime four.
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
-_CENTURY_BEGIN: Final = 50
+_CENTURY_BEGIN: Final = "50"
 _FORMAT: Final = "%Y%m%d%H%M%SZ"
+# strptime also accepts fewer digits, and then means another time.
+_TIME: Final = re.compile(r"[0-9]{14}Z")
 
 
 def expiry_of(certificate: bytes) -> float:
@@ -34,10 +37,10 @@ def expiry_of(certificate: bytes) -> float:
         raise MalformedCertificate("the certificate's validity is not two times")
     tag, value, _ = times[1]
     text = value.decode("ascii", errors="replace")
-    if tag == _UTC_TIME and text[:2].isdecimal():
-        text = f"{'19' if int(text[:2]) >= _CENTURY_BEGIN else '20'}{text}"
+    if tag == _UTC_TIME:
+        text = f"{'19' if text >= _CENTURY_BEGIN else '20'}{text}"
     try:
-        ends = datetime.datetime.strptime(text, _FORMAT)
+        ends = datetime.datetime.strptime(text if _TIME.fullmatch(text) else "", _FORMAT)
     except ValueError:
         raise MalformedCertificate(f"the end of the certificate's validity is no time: {text!r}") from None
     return ends.replace(tzinfo=datetime.UTC).timestamp()

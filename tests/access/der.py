@@ -3,8 +3,8 @@
 import random
 from typing import NamedTuple
 
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString, and two that are no texts.
-_TAGS = (0x0C, 0x0C, 0x13, 0x13, 0x14, 0x16, 0x1B, 0x1E, 0x02, 0x04)
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString, and three that are no texts.
+_TAGS = (0x0C, 0x0C, 0x13, 0x13, 0x14, 0x16, 0x1B, 0x1E, 0x1C, 0x02, 0x04)
 _TYPES = (
     "2.5.4.3", "2.5.4.3", "2.5.4.6", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.10", "2.5.4.11",
     "0.9.2342.19200300.100.1.1", "0.9.2342.19200300.100.1.25", "1.2.840.113549.1.9.1", "2.5.4.5", "2.999.3",
@@ -68,10 +68,13 @@ def encoded_name(name: list[list[Attribute]]) -> bytes:
     )
 
 
-def certificate(name: bytes) -> bytes:
+BEGIN = element(0x17, b"240101000000Z")
+END = element(0x18, b"20540101000000Z")
+
+
+def certificate(name: bytes, validity: bytes = element(0x30, BEGIN + END)) -> bytes:
     """Returns as much of a certificate as its validity and its subject need, which is `name`."""
     empty = element(0x30, b"")
-    validity = element(0x30, element(0x17, b"240101000000Z") + element(0x18, b"20540101000000Z"))
     fields = element(0xA0, element(0x02, b"\x02")) + element(0x02, b"\x01") + empty + empty + validity + name + empty
     return element(0x30, element(0x30, fields) + empty + element(0x03, b"\0"))
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kactl.access import MalformedCertificate, expiry_of
 from kactl.admin.served_certificates import DAY_S, LOOK_S, ServedCertificates
 from kactl.errors import BadConfig
 from kactl.runtime import server_tls
 from kactl.runtime.certificate_file import expiry_in
 from kactl.runtime.server_tls import ServerTls
 from kactl.transports.tcp.tls import Tls
+from tests.access.der import BEGIN, certificate, element
 from tests.admin.conftest import served
 from tests.admin.test_health import checks_of
 from tests.support.certificates import Authority, Signed
@@ -43,56 +43,10 @@ class Presented:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def element(tag: int, *contents: bytes) -> bytes:
-    content = b"".join(contents)
-    return bytes([tag, len(content)]) + content
-
-
-def certificate(*times: bytes) -> bytes:
-    """A certificate up to its validity, in DER."""
-    fields = [element(0xA0, element(0x02, b"\2")), element(0x02, b"\1"), element(0x30), element(0x30)]
-    return element(0x30, element(0x30, *fields, element(0x30, *times)))
-
-
-BEGIN = element(0x17, b"200101000000Z")
-
-
-@pytest.mark.parametrize(
-    ("end", "expires_s"),
-    [
-        (element(0x17, b"700101000001Z"), 1),
-        (element(0x17, b"491231235959Z"), 2_524_607_999),
-        (element(0x17, b"500101000000Z"), -631_152_000),
-        (element(0x18, b"20500101000000Z"), 2_524_608_000),
-        (element(0x18, b"99991231235959Z"), 253_402_300_799),
-    ],
-)
-def test_end_of_validity_has_two_forms(end: bytes, expires_s: int) -> None:
-    assert expiry_of(certificate(BEGIN, end)) == expires_s
-
-
-@pytest.mark.parametrize(
-    "malformed",
-    [
-        b"",
-        certificate(),
-        certificate(BEGIN),
-        certificate(BEGIN, element(0x04, b"491231235959Z")),
-        certificate(BEGIN, element(0x17, b"491331235959Z")),
-        certificate(BEGIN, element(0x17, b"\xff\xff1231235959Z")),
-        certificate(BEGIN, element(0x17, b"49123123595")),
-        element(0x30, element(0x30, element(0x02, b"\1"))),
-    ],
-)
-def test_malformed_validity_is_rejected(malformed: bytes) -> None:
-    with pytest.raises(MalformedCertificate):
-        expiry_of(malformed)
-
-
 def test_first_certificate_of_a_file_counts(tmp_path: Path) -> None:
     blocks = [
-        ssl.DER_cert_to_PEM_cert(certificate(BEGIN, end))
-        for end in (element(0x17, b"700101000001Z"), element(0x17, b"700101000002Z"))
+        ssl.DER_cert_to_PEM_cert(certificate(b"", element(0x30, BEGIN + element(0x17, end))))
+        for end in (b"700101000001Z", b"700101000002Z")
     ]
     chain, other = tmp_path / "chain.pem", tmp_path / "other.pem"
     chain.write_text(f"text before\n{''.join(blocks)}")
