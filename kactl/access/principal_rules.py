@@ -10,9 +10,9 @@ Source: Kafka's SslPrincipalMapper; https://kafka.apache.org/documentation/#secu
 import re
 from typing import Final, NamedTuple
 
-# As in Kafka: DEFAULT; or pattern, replacement and L or U; or nothing.
-_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
-_SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)
+# As in Kafka: DEFAULT; or pattern, replacement and L or U. Rules are separated by commas that are in neither part.
+_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
+_SPLITTER: Final = re.compile(rf"\s*({_RULE}.*?|.*?)\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE, re.ASCII)
 _REFERENCE: Final = re.compile(r"\$([0-9]+)")
 
@@ -71,13 +71,12 @@ class PrincipalRules:
             raise ValueError("the rules contain control characters")
         for found in _SPLITTER.finditer(text.strip()):
             rule = found[1]
-            parsed = _PARSER.match(rule)
-            if parsed is None or parsed.end() != len(rule):
+            if not rule:
+                continue
+            parsed = _PARSER.fullmatch(rule)
+            if parsed is None:
                 raise ValueError(f"{rule!r} is no rule: write RULE:pattern/replacement/, or DEFAULT")
-            if parsed[1] is not None:
-                self._rules.append(None)
-            elif parsed[2] is not None:
-                self._rules.append(_rule(parsed[2], parsed[3], parsed[4]))
+            self._rules.append(None if parsed[1] else _rule(parsed[2], parsed[3], parsed[4]))
         if not self._rules:
             raise ValueError("there is no rule: write DEFAULT to keep names as they are")
 
@@ -193,9 +192,7 @@ def _parts(replacement: str, groups: int) -> tuple[str | int, ...]:
     while offset < len(replacement):
         char = replacement[offset]
         following = replacement[offset + 1 : offset + 2]
-        if char == "\\":
-            if not following:
-                raise ValueError(f"the replacement {replacement!r} ends with a backslash")
+        if char == "\\":  # never the last character: a rule has a backslash only before another character
             parts.append(following)
             offset += 2
         elif char == "$":

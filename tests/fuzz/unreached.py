@@ -24,7 +24,6 @@ _BUG: Final = "defence: the check before it would have to be wrong"
 _SAME_ID: Final = "the request of the target has no two topics with the same id"
 # By the end of the file and the function. Several lines of one function have one reason.
 REASONS: Final[dict[tuple[str, str], str]] = {
-    ("access/principal_rules.py", "_parts"): _BUG,
     ("access/tickets.py", "read_ticket"): "a signed ticket of another version",
     ("admin/audit_file.py", "_lines"): _FILE,
     ("admin/cursor.py", "read"): "a request without a cursor has no bytes",
