@@ -42,11 +42,24 @@ def test_denial_of_reading_is_no_denial_of_describing() -> None:
     assert acls.allow(BOB, Operation.DESCRIBE, ORDERS)
 
 
+def test_denial_alone_allows_nothing() -> None:
+    acls = _acls(Acl("User:bob", "*", Operation.READ, is_denial=True))
+    assert not acls.allow(BOB, Operation.WRITE, ORDERS)
+    assert not acls.allow(ALICE, Operation.READ, ORDERS, if_no_acl=True)
+
+
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
 def test_describing_is_implied(operation: Operation) -> None:
     acls = _acls(Acl("User:alice", "*", operation))
     assert acls.allow(ALICE, Operation.DESCRIBE, ORDERS)
     assert not acls.allow(ALICE, Operation.DESCRIBE_CONFIGS, ORDERS)
+
+
+def test_altering_configs_implies_describing_them() -> None:
+    acls = _acls(Acl("User:alice", "*", Operation.ALTER_CONFIGS))
+    assert acls.allow(ALICE, Operation.DESCRIBE_CONFIGS, ORDERS)
+    assert not acls.allow(ALICE, Operation.DESCRIBE, ORDERS)
+    assert not acls.allow(ALICE, Operation.ALTER, ORDERS)
 
 
 def test_host_has_to_match() -> None:
@@ -63,6 +76,13 @@ def test_prefix_and_wildcard_apply() -> None:
     assert not acls.allow(ALICE, Operation.READ, topic("or"))
     assert acls.allow(BOB, Operation.READ, topic("anything"))
     assert not acls.allow(BOB, Operation.READ, CLUSTER)
+
+
+def test_prefixes_of_all_lengths_apply() -> None:
+    prefixes = ("o", "or", "on", "orders", "orders-")
+    acls = Acls(prefixed={topic(prefix): [Acl(f"User:{prefix}", "*", Operation.READ)] for prefix in prefixes})
+    assert sorted(acl.principal for acl in acls.of(ORDERS)) == ["User:o", "User:or", "User:orders"]
+    assert acls.of(Resource(ResourceType.GROUP, "orders")) == []
 
 
 OPERATIONS = st.sampled_from(
@@ -130,6 +150,21 @@ def test_only_super_users_and_brokers_pass_while_the_acls_are_unknown() -> None:
     assert not authorizer.allows(Principal("User:broker", "sasl", peer="x"), Operation.CREATE, CLUSTER)
 
 
+def test_broker_acts_on_the_cluster_only() -> None:
+    broker = Principal("User:broker", "sasl", peer="x")
+    authorizer = AclAuthorizer(brokers=BrokerPrincipals({1: "User:broker"}), acls=Acls())
+    assert authorizer.allows(broker, Operation.CLUSTER_ACTION, CLUSTER)
+    assert not authorizer.allows(broker, Operation.CLUSTER_ACTION, ORDERS)
+    assert not authorizer.allows(BOB, Operation.CLUSTER_ACTION, CLUSTER)
+
+
+def test_default_applies_to_resources_without_a_list() -> None:
+    authorizer = AclAuthorizer(if_no_acl=True, acls=_acls(Acl("User:alice", "*", Operation.READ)))
+    assert authorizer.allows(BOB, Operation.READ, topic("other"))
+    assert not authorizer.allows(BOB, Operation.READ, ORDERS)
+    assert not AclAuthorizer(acls=Acls()).allows(BOB, Operation.READ, ORDERS)
+
+
 def test_broker_speaks_for_itself() -> None:
     authorizer = AclAuthorizer(brokers=BrokerPrincipals({9: "User:nine"}, "User:broker-{id}"), acls=Acls())
     one = Principal("User:broker-1", "sasl", peer="x")
@@ -138,6 +173,35 @@ def test_broker_speaks_for_itself() -> None:
     assert authorizer.may_speak_for(Principal("User:nine", "sasl", peer="x"), 9)
     assert not authorizer.may_speak_for(Principal("User:broker-9", "sasl", peer="x"), 9)
     assert not authorizer.allows(Principal("User:broker-9", "sasl", peer="x"), Operation.CLUSTER_ACTION, CLUSTER)
+
+
+def test_principals_of_brokers_are_names_or_a_pattern_or_both() -> None:
+    names, pattern = BrokerPrincipals({1: "User:one"}), BrokerPrincipals(pattern="User:b.{id}@x")
+    both = BrokerPrincipals({1: "User:one"}, "User:b.{id}@x")
+
+    def owned(principals: BrokerPrincipals) -> list[tuple[str, int]]:
+        return [
+            (name, broker)
+            for name in ("User:one", "User:b.1@x", "User:b.2@x", "User:b-2@x")
+            for broker in (1, 2)
+            if principals.owns(name, broker)
+        ]
+
+    assert owned(names) == [("User:one", 1)]
+    assert owned(pattern) == [("User:b.1@x", 1), ("User:b.2@x", 2)]
+    assert owned(both) == [("User:one", 1), ("User:b.2@x", 2)]
+    assert [each.contains("User:one") for each in (names, pattern, both)] == [True, False, True]
+    assert [each.contains("User:b.1@x") for each in (names, pattern, both)] == [False, True, False]
+    assert [each.contains("User:b.2@x") for each in (names, pattern, both)] == [False, True, True]
+    assert [bool(each) for each in (BrokerPrincipals(), names, pattern, both)] == [False, True, True, True]
+
+
+def test_ids_of_brokers_end_with_the_largest() -> None:
+    principals = BrokerPrincipals(pattern="User:broker-{id}")
+    assert principals.contains("User:broker-0")
+    assert principals.contains("User:broker-2147483647")
+    assert not principals.contains("User:broker-2147483648")
+    assert principals.owns("User:broker-2147483647", 2**31 - 1)
 
 
 @pytest.mark.parametrize(

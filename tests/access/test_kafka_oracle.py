@@ -13,6 +13,7 @@ from kactl.access.distinguished_name import subject_of
 from kactl.stores.formats.access import decode_acls
 from tests.support.zookeeper_fixtures import jars
 
+from . import test_distinguished_name, test_principal_rules
 from .der import certificate, encoded_name, random_name
 from .oracle import SecurityOracle
 
@@ -41,6 +42,11 @@ def test_subjects_have_the_text_of_java(oracle: SecurityOracle) -> None:
     ]
     assert len(compared) > NAMES * 0.9
     assert [pair for pair in compared if pair[0] != pair[1]] == []
+
+
+def test_expected_subjects_are_those_of_java(oracle: SecurityOracle) -> None:
+    names = [base64.b64encode(encoded_name(name)).decode() for name, _ in test_distinguished_name.SUBJECTS]
+    assert oracle.ask("names", names=names) == [text for _, text in test_distinguished_name.SUBJECTS]
 
 
 # -- mapping rules -----------------------------------------------------------------------------------------------------
@@ -137,6 +143,13 @@ def test_mapping_rules_give_the_names_of_kafka(oracle: SecurityOracle) -> None:
     assert accepted > len(cases) / 4
     documented = [_mapped(rules) for rules in DOCUMENTED[:-5]]
     assert None not in documented
+
+
+def test_expected_names_are_those_of_kafka(oracle: SecurityOracle) -> None:
+    cases = [{"rules": rules, "names": [subject]} for rules, subject, _ in test_principal_rules.MAPPED]
+    answers = oracle.ask("rules", cases=cases)
+    expected = [[name] for *_, name in test_principal_rules.MAPPED]
+    assert [each for each in zip(cases, answers, expected, strict=True) if each[1] != each[2]] == []
 
 
 # -- rights ------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from kactl.access import ANONYMOUS, Principal, kafka_subject, kafka_user, strang
         (kafka_subject("CN=alice", peer="10.0.0.1"), "User:CN=alice", "User:CN=alice"),
         (stranger("10.0.0.1", ANONYMOUS), "User:ANONYMOUS", "10.0.0.1"),
         (stranger("10.0.0.1"), "", "10.0.0.1"),
+        (stranger("", ANONYMOUS), "User:ANONYMOUS", "User:ANONYMOUS"),
     ],
 )
 def test_names_of_kinds_differ(principal: Principal, label: str, caller: str) -> None:
