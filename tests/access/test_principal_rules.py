@@ -33,6 +33,8 @@ from kactl.access import PrincipalRules
         "RULE:a{,3}/x/",
         r"RULE:\Qa.b\E/x/",
         r"RULE:(a)\10/x/",
+        r"RULE:(a)\101/x/",
+        "RULE:" + "(a)" * 10 + r"\10a/x/",
         r"RULE:\x4/x/",
         r"RULE:\u004/x/",
         "RULE:a(?i)b/x/",
@@ -52,6 +54,8 @@ from kactl.access import PrincipalRules
         "RULE:[^/x/",
         "RULE:[ab/x/",
         "RULE:[]a]/x/",
+        "RULE:[][a]/x/",
+        "RULE:[a]++/x/",
         "RULE:[^]a]/x/",
         "RULE:[a^]/x/",
         "RULE:[a||b]/x/",
@@ -89,6 +93,7 @@ def test_rules_that_python_reads_differently_are_rejected(rules: str) -> None:
     ("rules", "reason"),
     [
         ("RULE:CN=a{,3}/x/", "the pattern 'CN=a{,3}' has '{,3', which is not supported"),
+        ("RULE:*ab/x/", "the pattern '*ab' has '*ab', which is not supported"),
         ("RULE:a/x/,RULE:b[a[/x/", "the pattern 'b[a[' has '[', which is not supported"),
         ("RULE:b[a/x/", "the pattern 'b[a' has a class without an end"),
         ("RULE:(a)/b$c/", "the replacement 'b$c' has a reference to a group that does not exist"),
@@ -151,6 +156,7 @@ MAPPED: Final[list[tuple[str, str, str | None]]] = [
     # Line ends.
     ("RULE:a.b/x/", "a\rb", None),
     ("RULE:a.b/x/", "a\u2028b", None),
+    ("RULE:[a].b/x/", "a\rb", None),
     ("RULE:a.b/x/", "a\tb", "x"),
     (r"RULE:(a)$\s/$1/", "a\n", "a"),
     (r"RULE:(a)$\s\s/$1/", "a\r\n", "a"),
