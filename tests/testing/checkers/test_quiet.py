@@ -420,7 +420,7 @@ def test_replica_of_an_earlier_topic_that_a_twin_has_deleted_is_no_violation(mon
             LED_FOR_AN_EARLIER_TOPIC,
             ConditionsNow,
             "_is_led_for_earlier_topic",
-            "LIV-03: leader 4 of t1-0 knows replicas",
+            "INV-09: t1-0: Assignment(replicas=(1, 4)",
         ),
     ],
     ids=["replica started after its deletion", "leader ignored after late metadata", "led for an earlier topic"],
