@@ -65,6 +65,10 @@ class Acls:
             if len(resource.name) not in lengths:
                 lengths.append(len(resource.name))
 
+    def __bool__(self) -> bool:
+        """Whether there is any entry."""
+        return any(self._literal.values()) or any(self._prefixed.values())
+
     def of(self, resource: Resource) -> list[Acl]:
         """Returns the entries that apply to a resource."""
         applying = [*self._literal.get(resource, ()), *self._literal.get(Resource(resource.type, _ANY), ())]
