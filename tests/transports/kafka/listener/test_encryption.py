@@ -13,7 +13,7 @@ import struct
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -340,29 +340,30 @@ class RawPeer:
                     self._incoming.write_eof()
 
 
-class Facing(NamedTuple):
-    """Both sides of a connection, before its handshake."""
-
-    encryption: Encryption
-    peer: RawPeer
-
-    async def handshake(self, last: bytes = b"") -> None:
-        await self.peer.handshake(last)
-        await self.encryption.handshake(HANDSHAKE_S)
+Facing = tuple[Encryption, RawPeer]
+Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
 
 
 @pytest.fixture
-def facing(authority: Authority, signed: Signed) -> Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]:
+def facing(authority: Authority, signed: Signed) -> Connect:
+    """Connects a protocol with a peer. The handshake has not begun."""
+
     @asynccontextmanager
     async def connect(protocol: Whole | Buffered) -> AsyncIterator[Facing]:
         with contextlib.closing(_Pair()) as pair:
             encryption = Encryption(_server_tls(signed), protocol, shared_buffer())
             async with asyncio.timeout(HANDSHAKE_S):
                 await pair.serve(encryption)
-                yield Facing(encryption, RawPeer(pair.theirs, _client_tls(authority)))
+                yield encryption, RawPeer(pair.theirs, _client_tls(authority))
                 encryption.abort()
 
     return connect
+
+
+async def _shake_hands(encryption: Encryption, peer: RawPeer, last: bytes = b"") -> None:
+    """Complete the handshake on both sides. `last` is sent together with its last message."""
+    await peer.handshake(last)
+    await encryption.handshake(HANDSHAKE_S)
 
 
 class _Pair:
@@ -392,15 +393,12 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
-
-
 @pytest.mark.parametrize("kind", [Whole, Buffered])
 async def test_protocol_is_connected_receives_sends_and_ends(kind: type[Whole | Buffered], facing: Connect) -> None:
     protocol = kind()
     async with facing(protocol) as (encryption, peer):
         assert encryption.can_write_eof() is False
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         assert not encryption.is_closing()
         await peer.send(b"from the peer")
         await protocol.until(lambda: protocol.data == b"from the peer")
@@ -416,7 +414,7 @@ async def test_protocol_is_connected_receives_sends_and_ends(kind: type[Whole | 
 async def test_end_that_tls_does_not_announce_is_an_end(facing: Connect) -> None:
     protocol = Whole()
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         peer.raw.shutdown(socket.SHUT_WR)
         with pytest.raises(ssl.SSLError, match=r"alert decode error|EOF"):
             await peer.receive()
@@ -431,7 +429,7 @@ async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
 ) -> None:
     protocol = kind(lambda transport: transport.pause_reading())
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake(last=b"early")
+        await _shake_hands(encryption, peer, last=b"early")
         await _turns()
         assert protocol.data == b""
 
@@ -450,7 +448,7 @@ async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
 async def test_protocol_that_closes_at_its_start_receives_nothing(facing: Connect) -> None:
     protocol = Whole(lambda transport: transport.close())
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake(last=b"early")
+        await _shake_hands(encryption, peer, last=b"early")
         assert encryption.is_closing()
         # What it still does is without effect.
         encryption.write(b"late")
@@ -475,7 +473,7 @@ async def test_protocol_that_closes_receives_no_more(facing: Connect) -> None:
 
     protocol = Closing()
     async with facing(protocol) as (transport, peer):
-        await Facing(transport, peer).handshake()
+        await _shake_hands(transport, peer)
         await peer.send(b"early")
         await protocol.ended()
 
@@ -484,7 +482,7 @@ async def test_protocol_that_closes_receives_no_more(facing: Connect) -> None:
 
 async def test_all_kinds_of_data_are_sent(facing: Connect) -> None:
     async with facing(Whole()) as (encryption, peer):
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         encryption.write(b"")
         encryption.write(memoryview(b""))
         encryption.writelines([b"one", bytearray(b"two"), memoryview(b"three")])
@@ -500,7 +498,7 @@ async def test_all_kinds_of_data_are_sent(facing: Connect) -> None:
 async def test_damaged_record_ends_the_connection_with_an_alert(facing: Connect) -> None:
     protocol = Whole()
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         await asyncio.get_running_loop().sock_sendall(peer.raw, b"\x17\x03\x03\x00\x20" + bytes(32))
         with pytest.raises(ssl.SSLError, match="alert bad record mac"):
             await peer.receive()
@@ -525,7 +523,7 @@ async def test_data_before_the_handshake_ends_the_connection(facing: Connect) ->
 async def test_data_for_a_peer_that_is_gone_is_dropped(facing: Connect) -> None:
     protocol = Whole()
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         _reset(peer.raw)
         for _ in range(3):
             encryption.write(b"lost")
@@ -582,7 +580,7 @@ async def test_connection_that_was_aborted_before_it_began_is_closed(signed: Sig
 async def test_protocol_is_paused_while_much_is_unsent(facing: Connect) -> None:
     protocol = Whole()
     async with facing(protocol) as (encryption, peer):
-        await Facing(encryption, peer).handshake()
+        await _shake_hands(encryption, peer)
         encryption.set_write_buffer_limits(high=1000, low=10)
         encryption.resume_writing()  # is not reported without a pause
         assert encryption.get_write_buffer_size() == 0
@@ -623,7 +621,7 @@ async def test_pause_during_the_handshake_is_not_reported(signed: Signed, author
             assert encryption.get_write_buffer_size() > 0
             while filled:
                 filled -= len(await asyncio.get_running_loop().sock_recv(pair.theirs, min(filled, 65_536)))
-            await Facing(encryption, peer).handshake()
+            await _shake_hands(encryption, peer)
             assert protocol.events == ["made"]
             encryption.abort()
 
@@ -639,7 +637,7 @@ async def test_transport_knows_its_connection_and_the_peer(authority: Authority,
         encryption = Encryption(server_context, Whole(), shared_buffer())
         async with asyncio.timeout(HANDSHAKE_S):
             await pair.serve(encryption)
-            await Facing(encryption, RawPeer(pair.theirs, client_context)).handshake()
+            await _shake_hands(encryption, RawPeer(pair.theirs, client_context))
         certificate = encryption.get_extra_info("peercert")
         assert certificate["subject"] == ((("commonName", "client"),),)
         assert encryption.get_extra_info("sslcontext") is server_context
