@@ -219,6 +219,14 @@ def test_cluster_action_speaks_for_every_broker_without_principals_of_brokers() 
     assert not authorizer.may_speak_for(BOB, 1)
 
 
+def test_lists_are_true_if_there_is_any_entry() -> None:
+    one = (Acl("User:alice", "*", Operation.READ),)
+    assert not Acls()
+    assert not Acls({ORDERS: ()}, {ORDERS: ()})
+    assert Acls({ORDERS: one})
+    assert Acls({}, {ORDERS: one})
+
+
 def test_types_do_not_share_names() -> None:
     acls = _acls(Acl("User:alice", "*", Operation.ALL), of=Resource(ResourceType.GROUP, "orders"))
     assert not acls.allow(ALICE, Operation.READ, ORDERS)
