@@ -1,4 +1,4 @@
-"""TLS of a server whose files change: what was verified before does not count after."""
+"""TLS of a server whose files change. A session that was verified with the earlier files is not resumed."""
 
 import contextlib
 import shutil
