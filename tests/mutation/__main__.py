@@ -1,28 +1,30 @@
 """Mutation score, and covered branches, of the modules that decide about logins and access, and of those for TLS.
 
 Run as `python -m tests.mutation [--share N] [--module PATH] [--branches]`, or by `make security-score`. The tests of a
-module run for each of its mutants, in a process of their own, with the code of the mutant in the functions of the
-module; a test has to fail. Edits outside of functions, such as of constants, are left out. It prints the survivors and
-the scores. With `--branches` the tests of a module run once, and it prints the outcomes of conditions that none has.
+module are collected once, and run for each of its mutants in a fork of that process, with the code of the mutant in the
+functions of the module; a test has to fail. For a mutant that none notices the tests are imported once more, with its
+code: some call the module while they are imported. Edits outside of functions, such as of constants, are left out. It
+prints the survivors and the scores. With `--branches` the tests of a module run once, and it prints the outcomes of
+conditions that none has.
 """
 
 import argparse
-import contextlib
 import gc
 import json
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 import kactl
 
-from .branches import Branches, outcomes
+from .branches import Branches, Outcome, outcomes
 from .edits import Mutant, mutants
 
 ROOT: Final = Path(kactl.__file__).resolve().parent.parent
@@ -56,6 +58,8 @@ _ARGUMENTS: Final = (
 )  # fmt: skip
 # A mutant that loops counts as noticed.
 _TIMEOUT_S: Final = 300
+# What the exit codes of a run mean; a test has failed at any other one, such as that of the alarm.
+_OUTCOMES: Final = {0: False, 3: None}
 
 
 def main() -> None:
@@ -79,57 +83,110 @@ def main() -> None:
 def score(module: str, share: int) -> tuple[int, int]:
     """Returns how many mutants are noticed, and how many were tried."""
     path, tests = ROOT / module, MODULES[module]
-    if _run(tests, None, path):
+    chosen = list(mutants(path.read_text(encoding="utf-8")))[::share]
+    results: list[bool | None] | None = _forked(_noticed, path, tests, chosen)
+    if not results or results[0]:
         sys.exit(f"{module}: its tests fail without a mutant")
-    noticed, tried = 0, 0
-    for mutant in list(mutants(path.read_text(encoding="utf-8")))[::share]:
-        outcome = _run(tests, mutant, path)
-        if outcome is None:
-            continue
-        tried += 1
-        noticed += outcome
-        if not outcome:
+    del results[0]
+    for number, mutant in enumerate(chosen):
+        if results[number] is False:
+            results[number] = _forked(_noticed_anew, path, tests, mutant) is not False
+        if results[number] is False:
             print(f"survived: {module}:{mutant.line} {mutant.what}", flush=True)
-    return noticed, tried
+    return results.count(True), len(results) - results.count(None)
+
+
+def _noticed(path: Path, tests: tuple[str, ...], chosen: Sequence[Mutant]) -> list[bool | None]:
+    """Returns whether a test fails without a mutant, and then for each one; see `Runs`."""
+    runs = Runs(path, chosen)
+    pytest.main([*_ARGUMENTS, *tests], plugins=[runs])
+    return runs.outcomes
+
+
+def _noticed_anew(path: Path, tests: tuple[str, ...], mutant: Mutant) -> bool:
+    """Returns whether a test fails, or its import, with a mutant that is there before the tests are imported."""
+    signal.alarm(_TIMEOUT_S)
+    replace(path, mutant)
+    return pytest.main([*_ARGUMENTS, *tests]) != 0
+
+
+class Runs:
+    """A pytest plugin that runs the collected tests without a mutant, and then with each one, in forks of the process.
+
+    Args:
+        path: of the module.
+
+    Attributes:
+        outcomes: whether a test has failed in each run, the one without a mutant first; None if the mutant changes no
+            function.
+    """
+
+    def __init__(self, path: Path, chosen: Sequence[Mutant]) -> None:
+        self._path = path
+        self._chosen = chosen
+        self.outcomes: list[bool | None] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Yield to the loop in the forks, which run the tests; the first process runs none."""
+        for mutant in (None, *self._chosen):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(_TIMEOUT_S)
+                if mutant is not None and not replace(self._path, mutant):
+                    os._exit(3)
+                try:
+                    yield
+                except BaseException:  # among others what `-x` raises
+                    os._exit(1)
+                os._exit(1 if session.testsfailed else 0)
+            self.outcomes.append(_OUTCOMES.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), True))
+            if self.outcomes[0]:
+                break
+        session.items.clear()
+        return (yield)
 
 
 def print_branches(module: str) -> None:
     """Print the share of a module's branches that its tests cover, and the others."""
     path, tests = ROOT / module, MODULES[module]
     possible = outcomes(compile(path.read_text(encoding="utf-8"), str(path), "exec"))
-    sys.stdout.flush()
-    with tempfile.NamedTemporaryFile() as results:
-        child = os.fork()
-        if child == 0:
-            branches = Branches(path)
-            with branches.watching():
-                code = _child(tests, None, path)
-            Path(results.name).write_text(json.dumps(sorted(branches.seen)), encoding="utf-8")
-            os._exit(code)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            sys.exit(f"{module}: its tests fail")
-        seen = {tuple(outcome) for outcome in json.loads(Path(results.name).read_text(encoding="utf-8"))}
+    seen = _forked(_seen, path, tests)
+    if seen is None:
+        sys.exit(f"{module}: its tests fail")
+    seen = set(map(tuple, seen))
     print(f"{module}: {len(possible & seen)} of {len(possible)} branches are covered", flush=True)
     for function, line, _, jumps in sorted(possible - seen):
         print(f"not covered: {module}:{line} in {function}: {'jump' if jumps else 'no jump'}", flush=True)
 
 
-def _run(tests: tuple[str, ...], mutant: Mutant | None, path: Path) -> bool | None:
-    """Returns whether a test fails; None if the mutant changes no function."""
+def _seen(path: Path, tests: tuple[str, ...]) -> list[Outcome] | None:
+    """Returns the outcomes that the tests have; None if one fails."""
+    branches = Branches(path)
+    with branches.watching():
+        code = pytest.main([*_ARGUMENTS, *tests])
+    return None if code else sorted(branches.seen)
+
+
+def _forked(work: Callable[..., object], *arguments: object) -> Any:
+    """Returns what a function returns in a fork of this process, as JSON has it, and discards what it prints.
+
+    None if the function raises, or the fork is killed, as by an alarm.
+    """
     sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        os._exit(_child(tests, mutant, path))
-    return {0: False, 3: None}.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), True)
-
-
-def _child(tests: tuple[str, ...], mutant: Mutant | None, path: Path) -> int:
-    signal.alarm(_TIMEOUT_S)
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-        os.dup2(nowhere.fileno(), 2)
-        if mutant is not None and not replace(path, mutant):
-            return 3
-        return 1 if pytest.main([*_ARGUMENTS, *tests]) else 0
+    with tempfile.NamedTemporaryFile() as result:
+        child = os.fork()
+        if child == 0:
+            try:
+                for descriptor in (1, 2):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+                Path(result.name).write_text(json.dumps(work(*arguments)), encoding="utf-8")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        if os.waitpid(child, 0)[1]:
+            return None
+        return json.loads(Path(result.name).read_text(encoding="utf-8"))
 
 
 def replace(path: Path, mutant: Mutant) -> int:

@@ -2,6 +2,8 @@
 
 import ast
 import gc
+import subprocess
+import sys
 from pathlib import Path
 from types import FunctionType
 
@@ -64,6 +66,30 @@ def test_edit_outside_of_functions_is_left_out() -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
 
     assert replace(path, Mutant(1, "nothing", tree)) == 0
+
+
+def score_with(tests: str, *, share: int) -> tuple[int, int]:
+    """Returns how many edits of `kactl.access.principal`, one in `share`, these tests notice, and of how many."""
+    program = f"""
+from tests.mutation.__main__ import MODULES, score
+MODULES["kactl/access/principal.py"] = ({tests!r},)
+print(score("kactl/access/principal.py", {share}))
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout
+    noticed, tried = ast.literal_eval(output.splitlines()[-1])
+    assert output.count("survived:") == tried - noticed
+    return noticed, tried
+
+
+def test_edits_are_noticed_by_the_tests_of_what_they_change() -> None:
+    """Also those that a test file meets while it is imported, as in the parameters of tests."""
+    noticed, tried = score_with("tests/access/test_principal.py", share=1)
+    assert noticed == tried > 0
+
+    noticed, tried = score_with("tests/access/test_principal.py::test_identity_cannot_be_changed", share=5)
+    assert noticed == 0 < tried
 
 
 def test_listed_modules_and_tests_exist() -> None:
