@@ -34,6 +34,18 @@ def test_ticket_ends_after_its_time_and_with_its_token() -> None:
     assert ticket_of_token(record(NOW_MS + 5), now_ms=NOW_MS).expires_ms == NOW_MS + 5
 
 
+def test_ticket_of_the_longest_length_is_read() -> None:
+    overhead = len(signed(ticket_of_user("", Role.ADMIN, now_ms=NOW_MS), KEY))
+    texts = [
+        signed(ticket_of_user(length * "u", Role.ADMIN, now_ms=NOW_MS), KEY)
+        for length in range(1, tickets.LENGTH_MAX - overhead)
+    ]
+    longest = next(text for text in texts if len(text) == tickets.LENGTH_MAX)
+
+    assert read_ticket(longest, KEY, now_ms=NOW_MS) is not None
+    assert read_ticket(next(text for text in texts if len(text) > tickets.LENGTH_MAX), KEY, now_ms=NOW_MS) is None
+
+
 def test_ticket_of_another_key_is_refused() -> None:
     text = signed(ticket_of_token(record(), now_ms=NOW_MS), KEY)
 

@@ -60,6 +60,14 @@ def test_impossible_challenge_is_rejected(challenge: bytes, reason: str) -> None
         _rfc_login().respond(challenge)
 
 
+def test_challenge_of_the_longest_length_is_read() -> None:
+    longest = RFC_CHALLENGE + b',extension="' + (2048 - len(RFC_CHALLENGE) - len(b',extension=""')) * b"x" + b'"'
+
+    assert RFC_RESPONSE in _rfc_login().respond(longest).decode()
+    with pytest.raises(SaslError, match="has 2049 bytes"):
+        _rfc_login().respond(longest + b",")
+
+
 def test_server_without_utf8_gets_latin_letters_and_no_others() -> None:
     challenge = b'realm="r",nonce="n",algorithm=md5-sess'
     for username, password in (("ω", "secret"), ("chris", "ω")):

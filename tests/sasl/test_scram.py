@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kactl.sasl import Plain, SaslError, ScramClient
-from kactl.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, Name
+from kactl.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MESSAGE_BYTES_MAX, Name
 from tests.support.marks import at_most
 from tests.support.scram_server import ScramServer
 
@@ -65,6 +65,7 @@ def test_rejection_is_reported() -> None:
         (RFC_SERVER_FIRST.replace(b"i=4096", "i=٤٠٩٦".encode()), "no number of iterations"),
         (RFC_SERVER_FIRST.replace(b",s=W22ZaJ0SNY7soEsUEjb6gQ==", b""), "no salt"),
         (RFC_SERVER_FIRST.replace(b"s=W", b"s=*"), "malformed"),
+        (RFC_SERVER_FIRST.replace(b"s=W", b"s=*W"), "malformed"),
         (b"m=extension," + RFC_SERVER_FIRST, "extension"),
         (b"", "malformed"),
         (b"\xff", "not text"),
@@ -76,6 +77,14 @@ def test_impossible_message_is_rejected(message: bytes, reason: str) -> None:
     login.first()
     with pytest.raises(SaslError, match=reason):
         login.respond(message)
+
+
+def test_longest_message_is_read() -> None:
+    longest = RFC_SERVER_FIRST + b",x=" + (MESSAGE_BYTES_MAX - len(RFC_SERVER_FIRST) - len(b",x=")) * b"x"
+
+    login = _rfc_login()
+    login.first()
+    assert login.respond(longest).partition(b",p=")[0] == RFC_CLIENT_FINAL.partition(b",p=")[0]
 
 
 @settings(max_examples=at_most(20))

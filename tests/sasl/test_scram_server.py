@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kactl.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, salted_password
+from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, ScramVerifier, salted_password
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"
@@ -87,26 +87,26 @@ def test_proof_counts_for_this_login_only(before: bytes, after: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "reason"),
     [
-        b"y,,n=user,r=abc",  # the client could bind to the channel
-        b"p=tls-unique,,n=user,r=abc",
-        b"n,a=another,n=user,r=abc",
-        b"n,,n=user,r=",
-        b"n,,n=,r=abc",
-        b"n,,n=us=2Der,r=abc",
-        b"n,,m=extension,n=user,r=abc",
-        b"n,,n=user,r=abc,m=extension",
-        b"n,,n=user,r=abc,tokenauth=true",
-        b"n,,r=abc,n=user",
-        b"n",
-        b"",
-        b"\xff,,n=user,r=abc",
-        b"n,,n=" + b"u" * 8192 + b",r=abc",
+        (b"y,,n=user,r=abc", "channel binding"),  # the client could bind to the channel
+        (b"p=tls-unique,,n=user,r=abc", "channel binding"),
+        (b"n,a=another,n=user,r=abc", "another identity"),
+        (b"n,,n=user,r=", "malformed"),
+        (b"n,,n=,r=abc", "malformed"),
+        (b"n,,n=us=2Der,r=abc", "malformed"),
+        (b"n,,m=extension,n=user,r=abc", "demands an extension"),
+        (b"n,,n=user,r=abc,m=extension", "demands an extension"),
+        (b"n,,n=user,r=abc,tokenauth=true", "delegation token"),
+        (b"n,,r=abc,n=user", "malformed"),
+        (b"n", "channel binding, or"),
+        (b"", "channel binding, or"),
+        (b"\xff,,n=user,r=abc", "not text"),
+        (b"n,,n=" + b"u" * 8192 + b",r=abc", "8192 are accepted"),
     ],
 )
-def test_impossible_first_message_is_rejected(message: bytes) -> None:
-    with pytest.raises(SaslError):
+def test_impossible_first_message_is_rejected(message: bytes, reason: str) -> None:
+    with pytest.raises(SaslError, match=reason):
         _server().begin(message)
 
 
@@ -150,6 +150,14 @@ def test_salt_of_a_decoy_is_a_number_of_130_bits_as_kafka_writes_it(number: int)
 
 def test_other_salt_of_a_decoy_has_the_bytes_of_the_shape() -> None:
     assert Shape(8192, 16).salt(bytes(range(64))) == bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    ("salt", "salt_bytes"),
+    [(22 * b"z", None), (26 * b"0", None), (25 * b"Z", 25), (26 * b"-", 26), (21 * b"z", 21), (27 * b"z", 27)],
+)
+def test_salt_of_kafkas_tools_is_recognised_by_its_length_and_its_digits(salt: bytes, salt_bytes: int | None) -> None:
+    assert Shape.of(ScramVerifier(salt, 4096, b"", b"")) == Shape(4096, salt_bytes)
 
 
 def test_listeners_with_the_same_secret_challenge_alike() -> None:
