@@ -11,10 +11,12 @@ conditions that none has.
 import argparse
 import gc
 import json
+import math
 import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -56,8 +58,11 @@ _ARGUMENTS: Final = (
     # The modules are of the distribution of a pytest plugin: pytest would change the code of their asserts, too.
     "--assert=plain",
 )  # fmt: skip
-# A mutant that loops counts as noticed.
-_TIMEOUT_S: Final = 300
+# A mutant that loops counts as noticed: after this time, or after this many times the time without a mutant.
+_TIMEOUT_MIN_S: Final = 10
+_TIMEOUT_FACTOR: Final = 10
+# With the imports of the tests.
+_TIMEOUT_ANEW_S: Final = 120
 # What the exit codes of a run mean; a test has failed at any other one, such as that of the alarm.
 _OUTCOMES: Final = {0: False, 3: None}
 
@@ -105,7 +110,7 @@ def _noticed(path: Path, tests: tuple[str, ...], chosen: Sequence[Mutant]) -> li
 
 def _noticed_anew(path: Path, tests: tuple[str, ...], mutant: Mutant) -> bool:
     """Returns whether a test fails, or its import, with a mutant that is there before the tests are imported."""
-    signal.alarm(_TIMEOUT_S)
+    signal.alarm(_TIMEOUT_ANEW_S)
     replace(path, mutant)
     return pytest.main([*_ARGUMENTS, *tests]) != 0
 
@@ -129,10 +134,11 @@ class Runs:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Yield to the loop in the forks, which run the tests; the first process runs none."""
+        timeout_s, began_s = 0, time.monotonic()  # 0 is no alarm
         for mutant in (None, *self._chosen):
             child = os.fork()
             if child == 0:
-                signal.alarm(_TIMEOUT_S)
+                signal.alarm(timeout_s)
                 if mutant is not None and not replace(self._path, mutant):
                     os._exit(3)
                 try:
@@ -143,6 +149,8 @@ class Runs:
             self.outcomes.append(_OUTCOMES.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), True))
             if self.outcomes[0]:
                 break
+            if mutant is None:
+                timeout_s = max(_TIMEOUT_MIN_S, math.ceil(_TIMEOUT_FACTOR * (time.monotonic() - began_s)))
         session.items.clear()
         return (yield)
 
