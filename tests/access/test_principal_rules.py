@@ -94,6 +94,7 @@ def test_rules_that_python_reads_differently_are_rejected(rules: str) -> None:
     [
         ("RULE:CN=a{,3}/x/", "the pattern 'CN=a{,3}' has '{,3', which is not supported"),
         ("RULE:*ab/x/", "the pattern '*ab' has '*ab', which is not supported"),
+        ("RULE:(+ab)/x/", "the pattern '(+ab)' has '+ab', which is not supported"),
         ("RULE:a/x/,RULE:b[a[/x/", "the pattern 'b[a[' has '[', which is not supported"),
         ("RULE:b[a/x/", "the pattern 'b[a' has a class without an end"),
         ("RULE:(a)/b$c/", "the replacement 'b$c' has a reference to a group that does not exist"),
