@@ -1,6 +1,8 @@
 """TLS of a server whose files change. A session that was verified with the earlier files is not resumed."""
 
 import contextlib
+import errno
+import os
 import shutil
 import ssl
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kactl.errors import BadConfig
 from kactl.runtime.server_tls import ServerTls
 from tests.support.certificates import Authority, Signed
 
@@ -90,6 +93,7 @@ async def test_files_that_cannot_be_used_leave_the_context(tmp_path: Path) -> No
     server = authority.sign("server")
     tls = ServerTls("api.tls", cert=str(server.cert), key=str(server.key))
     before = tls.context
+    assert not tls.reload_failed
 
     shutil.copy(authority.sign("another").cert, server.cert)
     await tls.refresh()
@@ -106,3 +110,40 @@ async def test_files_that_cannot_be_used_leave_the_context(tmp_path: Path) -> No
     await tls.refresh()
     assert tls.context is not before
     assert not tls.reload_failed
+
+
+async def test_each_reason_why_files_cannot_be_loaded_again_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    cert, key = (shutil.copy(path, folder) for path in authority.sign("server")[:2])
+    tls = ServerTls("api.tls", cert=str(cert), key=str(key))
+
+    shutil.rmtree(folder)
+    await tls.refresh()
+    await tls.refresh()
+    folder.touch()
+    await tls.refresh()
+    await tls.refresh()
+
+    missing, not_a_folder = (text for text in caplog.messages if "cannot be loaded again" in text)
+    assert os.strerror(errno.ENOENT) in missing
+    assert os.strerror(errno.ENOTDIR) in not_a_folder
+
+
+@pytest.mark.parametrize(
+    ("setting", "content"), [("client_ca", "certificate"), ("crl", "list of revoked certificates")]
+)
+def test_error_names_what_a_file_lacks(setting: str, content: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+    files: dict[str, Any] = {
+        "client_ca": str(authority.cert),
+        "crl": str(authority.revoke(server)),
+        setting: str(server.key),
+    }
+
+    with pytest.raises(BadConfig, match=f"contains no {content} in PEM"):
+        ServerTls("api.tls", cert=str(server.cert), key=str(server.key), client_auth="required", **files)
