@@ -98,7 +98,7 @@ def reports(
             file_id=number,
             path=probe.path,
             kind=probe.kind,
-            layout=probe.layout or None,
+            layout=_layout(probe),
             encoding=probe.encoding,
             compression="gzip" if probe.packed else None,
             bytes=probe.size,
@@ -109,6 +109,12 @@ def reports(
             report = _filled(report, sums[number], samples.get(number, []), time_zone)
         file_reports.append(report)
     return file_reports
+
+
+def _layout(probe: Probe) -> str | None:
+    if not probe.is_log:
+        return None
+    return f"docker/{probe.layout}" if probe.wrapped else probe.layout
 
 
 def table(file_reports: Sequence[FileReport]) -> pa.Table:

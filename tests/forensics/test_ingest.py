@@ -150,6 +150,28 @@ def test_file_reports_have_kind_version_and_coverage(done: Ingested) -> None:
     assert report_of(done, "kactl.jsonl").broker == 7
 
 
+def test_log_that_docker_keeps_is_read_without_spark(tmp_path: Path) -> None:
+    """A file of a container, which was copied while a line was written, and packed."""
+    kept = "".join(
+        json.dumps({"log": line, "stream": "stdout", "time": "2024-05-01T10:00:00Z"}, separators=(",", ":")) + "\n"
+        for line in (OTHER + BROKER + UNKNOWN).splitlines(keepends=True)
+    )
+    (tmp_path / "0f1e-json.log.gz").write_bytes(gzip.compress(kept[:-30].encode()))
+
+    def session() -> SparkSession:
+        raise AssertionError("a single file needs no Spark")
+
+    (report,) = ingest(session, [str(tmp_path / "0f1e-json.log.gz")], str(tmp_path / "out")).files
+
+    assert (report.layout, report.kind, report.broker, report.compression) == (
+        "docker/standard",
+        "state-change",
+        2,
+        "gzip",
+    )
+    assert (report.lines, report.other, report.unparsed) == (BROKER.count("\n") + 1, 1, 0)
+
+
 def test_metadata_log_events_have_topic_names(tables: Tables) -> None:
     (row,) = tables.events.where("kind = 'dump' and type = 'leadership'").collect()
 

@@ -27,6 +27,9 @@ WRITTEN = {
     "container/standard": f"kafka-2    | {STANDARD}",
     "pod/standard": f"[pod/kafka-0/kafka] {STANDARD}",
     "cri/standard": f"2018-09-22T15:50:12.985123456Z stdout F {STANDARD}",
+    "received/standard": f"2018-09-22T15:50:12.985123456Z {STANDARD}",
+    "stern/standard": f"kafka-0 kafka {STANDARD}",
+    "grep/standard": f"kafka-2/logs/state-change.log:{STANDARD}",
     "syslog/standard": f"Sep 22 15:50:12 host-2 kafka[812]: {STANDARD}",
 }
 
@@ -40,6 +43,23 @@ def test_layouts_are_recognised(name: str, line: str) -> None:
     assert (first["format"], first["level"], first["count"]) == ("B2", "INFO", 12)
     assert str(first["ts_logged"]) == "2018-09-22 15:50:12.985000"
     assert second["offset"] == len(line) + 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "prefix"),
+    [
+        ("container", "kafka-2-1  | 2018-09-22T15:50:13.001234567Z "),
+        ("pod", "[pod/kafka-0/kafka] 2018-09-22T17:50:13.001234567+02:00 "),
+        ("received", "2018-09-22T15:50:13Z "),
+        ("syslog", "2018-09-22T15:50:13.001234+02:00 host-2 kafka[812]: "),
+        ("syslog", "2018-09-22T15:50:13+0200 host-2 kafka[812]: "),
+        ("grep", "state-change.log.2018-09-22-15:"),
+        ("grep", "/var/log/kafka/state-change.log:1234:"),
+        ("grep", "state-change.log-1234-"),
+    ],
+)
+def test_prefixes_of_commands_are_recognised(layout: str, prefix: str) -> None:
+    assert detect([(prefix + STANDARD).encode()] * 3) == f"{layout}/standard"
 
 
 def test_continuation_lines_lose_the_container_prefix() -> None:

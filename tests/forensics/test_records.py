@@ -3,17 +3,23 @@
 import gzip
 import io
 import itertools
+import json
 import zlib
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.text import source
+from kactl.forensics.text import source, splits
 from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.probe import Probe, probe
 from kactl.forensics.text.records import records
-from kactl.forensics.text.source import CUT, Broken, Transcoded, Unzipped, lines
+from kactl.forensics.text.source import CUT, Broken, Transcoded, Unwrapped, Unzipped, lines
+from kactl.forensics.text.zone import zone_of
 
 from .golden import GOLDEN
 from .reading import events_of, log_line
@@ -176,6 +182,68 @@ def test_lines_with_carriage_returns_are_read() -> None:
     assert [event["format"] for event in events_of(STORY.replace("\n", "\r\n"))] == [
         event["format"] for event in events_of(STORY)
     ]
+
+
+def test_prefix_is_removed_at_the_beginning_of_a_line_only() -> None:
+    first = STORY.split("\n")[0]
+    text = f"kafka-1 | {first}\nreason: web | is gone\n"
+
+    (some,) = records(io.BytesIO(text.encode()), LAYOUTS["container/standard"], start=0, end=None)
+
+    assert some.joined == {0: b"reason: web | is gone"}
+
+
+# -- Docker's JSON -----------------------------------------------------------------------------------------------------
+
+
+def _kept(printed: str, stream: str = "stdout") -> str:
+    """Returns a line of a container as Docker keeps it; its encoder escapes the characters of HTML, too."""
+    text = json.dumps(printed, ensure_ascii=False)
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return f'{{"log":{text},"stream":"{stream}","time":"2024-05-01T10:00:00.123456789Z"}}\n'
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_lines_that_docker_keeps_are_what_the_container_printed(chunk: int) -> None:
+    printed = ['[a] "quoted" -> <b> & grün\n', "\tat some.Class\n", "", "\n", "no newline"]
+
+    file = Unwrapped(io.BytesIO("".join(map(_kept, printed)).encode()))
+
+    assert b"".join(iter(lambda: file.read(chunk), b"")).decode() == "".join(printed)
+
+
+def test_damaged_line_stays_as_it_is_and_the_incomplete_last_one_is_left_out() -> None:
+    lines = [_kept("one\n"), '{"log":"two\n', "three\n", '{"log":7}\n', _kept("four\n"), _kept("five\n")[:20]]
+
+    file = Unwrapped(io.BytesIO("".join(lines).encode() + b"\xff"))
+
+    assert _all_lines(file) == ([b"one", b'{"log":"two', b"three", b'{"log":7}', b"four"], None)
+
+
+def test_text_without_newlines_is_not_collected() -> None:
+    file = Unwrapped(io.BytesIO(b'{"log":"' + bytes(5 * source.LINE_LIMIT)))
+
+    assert len(file.read(2 * source.LINE_LIMIT)) > source.LINE_LIMIT
+
+
+def test_file_of_docker_is_read_like_the_log_in_it(tmp_path: Path) -> None:
+    long = STORY.splitlines(keepends=True)
+    pieces = [line[start : start + 50] for line in long for start in range(0, len(line), 50)]
+    plain, kept = tmp_path / "plain.log", tmp_path / "kept-json.log"
+    plain.write_text(STORY)
+    kept.write_text("".join(map(_kept, pieces)))
+
+    probed = probe(str(kept))
+    assert probed == msgspec.structs.replace(probe(str(plain)), path=str(kept), wrapped=True, size=kept.stat().st_size)
+    read, expected = (_read(each) for each in (probed, probe(str(plain))))
+    assert read.equals(expected)
+
+
+def _read(probed: Probe) -> pa.Table:
+    """Returns the events of a file, which is cut after each hundred bytes if it can be cut."""
+    parts = splits.cut([(0, probed)], split_bytes=100)
+    return pa.Table.from_batches([batch for part in parts for batch in splits.events(part, zone_of("UTC"))])
 
 
 def _all_lines(file: source.Readable) -> tuple[list[bytes], str | None]:

@@ -32,7 +32,7 @@ from kactl.fencing import HEADER, HeaderFence
 from kactl.forensics import tables
 from kactl.forensics.jobs import catalog
 from kactl.forensics.storage import Location
-from kactl.forensics.text.source import Transcoded
+from kactl.forensics.text.source import Transcoded, Unwrapped
 from kactl.forensics.whatif.snapshots import file as snapshot
 from kactl.forensics.whatif.snapshots import racks
 from kactl.forensics.whatif.tables import BadSnapshot
@@ -362,6 +362,12 @@ def _of_files() -> list[Target]:
         ),
         Target("racks", lambda data: racks.of_text(data.decode(errors="replace"), "r").of, (BadSnapshot,), brokers),
         Target("UTF-16 files", _transcoded, (), [described.decode().encode("utf-16")[2:]]),
+        Target(
+            "Docker's logs",
+            _unwrapped,
+            (),
+            [msgspec.json.encode({"log": described.decode(), "stream": "stdout"}) + b"\n", *BAD_JSON],
+        ),
         Target("manifests", _manifest, (tables.NotIngested,), [msgspec.json.encode(_MANIFEST), *BAD_JSON], rarity=SLOW),
         Target(
             "manifests of results",
@@ -452,6 +458,11 @@ def _transcoded(data: bytes) -> bytes:
     while piece := file.read(7):
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _unwrapped(data: bytes) -> bytes:
+    file = Unwrapped(io.BytesIO(data))
+    return b"".join(iter(lambda: file.read(7), b""))
 
 
 def _manifest(data: bytes) -> Any:

@@ -1,8 +1,8 @@
 """Layouts of log lines: the text around a message.
 
-A layout has an outer part, added in transport (a container's name, a pod, syslog), and an inner part, printed by the
-logger. The layout of a file is detected from its first lines. To support another layout, add an entry below with the
-groups `ts`, `level`, `prefix`, `msg` and `logger`; a group that it lacks is empty.
+A layout has an outer part, added in transport (a container's name, a pod, syslog, `grep`), and an inner part, printed
+by the logger. The layout of a file is detected from its first lines. To support another layout, add an entry below with
+the groups `ts`, `level`, `prefix`, `msg` and `logger`; a group that it lacks is empty.
 """
 
 import re
@@ -14,13 +14,18 @@ _LEVEL: Final = r"(?P<level>[A-Z]{4,5})"
 _LOGGER: Final = r"(?P<logger>[\w.$]+)(?::\d+)?"
 _MESSAGE: Final = r"(?:\[(?P<prefix>[^\]]*)\][:,]? )?(?P<msg>.*)"
 
+# As container runtimes print it, with nanoseconds and a zone.
+_RECEIVED: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d) "
 # Outer parts, the most common first.
 OUTER: Final = {
     "": "",
-    "container": r"[\w.-]+ *\| ",
-    "pod": r"\[pod/[\w./-]+\] ",
+    "container": rf"[\w.-]+ *\| (?:{_RECEIVED})?",  # docker compose logs
+    "pod": rf"\[pod/[\w./-]+\] (?:{_RECEIVED})?",  # kubectl logs --prefix
+    "received": _RECEIVED,  # docker logs --timestamps, kubectl logs --timestamps
     "cri": r"\S+ std(?:out|err) [FP] ",
-    "syslog": r"\w{3} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:]+: ",
+    "syslog": rf"(?:\w{{3}} [ \d]\d \d\d:\d\d:\d\d |{_RECEIVED})\S+ [^\s:]+: ",
+    "stern": r"[\w.-]+ [\w.-]+ ",
+    "grep": r"[^\s:|\[\]{}]+[:-](?:\d+[:-])?",  # with the names of files, with or without the numbers of lines
 }
 # Inner parts.
 INNER: Final = {
@@ -51,7 +56,7 @@ class Layout(NamedTuple):
     Attributes:
         match: matches a whole line without its newline; None for a line that continues the line before.
         groups: numbers of the groups ts, level, prefix, msg and logger.
-        outer: the prefix to remove from lines that continue another.
+        outer: the prefix to remove from lines that continue another, at their beginning.
     """
 
     name: str
@@ -67,7 +72,7 @@ def _layout(outer: str, inner: str) -> Layout:
         f"{outer}/{inner}" if outer else inner,
         expression.fullmatch,
         (ts, level, prefix, msg, logger),
-        re.compile(OUTER[outer].encode("ascii")),
+        re.compile(f"^(?:{OUTER[outer]})".encode("ascii")),
     )
 
 

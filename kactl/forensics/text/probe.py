@@ -1,6 +1,7 @@
 """Detection of a file's kind, layout and broker from its first thousand lines; its name does not matter."""
 
 import contextlib
+import io
 import os
 import re
 from collections import Counter
@@ -16,7 +17,7 @@ from . import envelope
 from .broker_id import Prefixes
 from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
-from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
+from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unwrapped, Unzipped, is_wrapped, why
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
@@ -47,6 +48,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         layout: a name in `envelope.LAYOUTS`, or DUMP or KACTL; empty if the file is not read.
         packed: whether it is compressed with gzip.
+        wrapped: whether its lines are in JSON, as Docker keeps what containers print.
         size: bytes, as stored.
         broker: the broker that wrote it; None if it is not known, or if there are several.
         error: why the file is not read; empty if it is.
@@ -57,6 +59,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     layout: str = ""
     encoding: str = UTF8
     packed: bool = False
+    wrapped: bool = False
     size: int = 0
     broker: int | None = None
     error: str = ""
@@ -68,7 +71,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def can_be_split(self) -> bool:
         """Whether reading can begin at any byte."""
-        return not self.packed and self.encoding != UTF16
+        return not self.packed and not self.wrapped and self.encoding != UTF16
 
 
 def probe(path: str) -> Probe:
@@ -100,7 +103,9 @@ def opened(probed: Probe, *, start: int) -> Iterator[Readable]:
     with Location(probed.path).open() as file:
         file.seek(max(0, start - 1))
         plain: Readable = Unzipped(file) if probed.packed else file
-        yield Transcoded(plain) if probed.encoding == UTF16 else plain
+        if probed.encoding == UTF16:
+            plain = Transcoded(plain)
+        yield Unwrapped(plain) if probed.wrapped else plain
 
 
 def _is_text(path: str) -> bool:
@@ -130,7 +135,11 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         encoding = UTF16
         begin = begin[: len(begin) // 2 * 2].decode("utf-16", "replace").encode("utf-8", "replace")
     sample = _lines(begin)
-    result = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, size=size)
+    wrapped = sum(map(is_wrapped, sample)) * 2 > len(sample)
+    if wrapped:
+        begin = Unwrapped(io.BytesIO(begin)).read(len(begin))
+        sample = _lines(begin)
+    result = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, wrapped=wrapped, size=size)
     if not any(line.strip(b"\0\r ") for line in sample):
         return result
     if encoding == UTF8 and not _is_utf8(begin):

@@ -49,7 +49,9 @@ def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> 
         starts = range(0, max(1, file.size), split_bytes) if file.can_be_split else range(1)
         for start in starts:
             end = start + split_bytes if start != starts[-1] else None
-            size = min(split_bytes, file.size - start) if file.can_be_split else file.size * _UNPACKED
+            size = min(split_bytes, file.size - start) if file.can_be_split else file.size
+            if file.packed:
+                size *= _UNPACKED
             yield Split(file_id=file_id, file=file, start=start, end=end, size=size)
 
 
