@@ -437,6 +437,7 @@ async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
         encryption.pause_reading()
         await _turns()
         assert protocol.data == b""
+        assert not encryption._socket.is_reading()  # so that the peer has to wait
 
         encryption.resume_reading()
         assert protocol.data == b""  # not during the call
@@ -446,7 +447,11 @@ async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
 
 
 async def test_protocol_that_closes_at_its_start_receives_nothing(facing: Connect) -> None:
-    protocol = Whole(lambda transport: transport.close())
+    def close(transport: Encryption) -> None:
+        transport.close()
+        transport.write(b"late")
+
+    protocol = Whole(close)
     async with facing(protocol) as (encryption, peer):
         await _shake_hands(encryption, peer, last=b"early")
         assert encryption.is_closing()
@@ -463,6 +468,7 @@ async def test_protocol_that_closes_at_its_start_receives_nothing(facing: Connec
 
     assert protocol.events == ["made", "lost"]
     assert protocol.data == b""
+    assert protocol.error is None
 
 
 async def test_protocol_that_closes_receives_no_more(facing: Connect) -> None:
@@ -590,8 +596,10 @@ async def test_protocol_is_paused_while_much_is_unsent(facing: Connect) -> None:
         left = 20_000_000
         while left:
             left -= len(await peer.receive())
-        await protocol.until(lambda: protocol.events == ["made", "paused", "resumed"])
+        await protocol.until(lambda: "resumed" in protocol.events)
         assert encryption.get_write_buffer_size() == 0
+        encryption.resume_writing()  # is not reported twice
+        assert protocol.events == ["made", "paused", "resumed"]
 
 
 async def test_pause_during_the_handshake_is_not_reported(signed: Signed, authority: Authority) -> None:
