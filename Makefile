@@ -131,12 +131,13 @@ sign: ## SHA256SUMS of the files in dist/, and its signature by an SSH key (KEY=
 verify: ## compare the files in dist/ with their signed SHA256SUMS (SIGNERS=FILE)
 	@.ci/release verify $(SIGNERS) dist
 
-security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; hours (ARGS='--share 10', ARGS=--branches)
+security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; 20 minutes (ARGS='--share 10', ARGS=--branches)
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
-nightly: ## what is too long for each change, or needs the network: audit, fuzz, the long tests
+nightly: ## what is too long for each change, or needs the network: audit, fuzz, the scores of tests, the long tests
 	@$(MAKE) --no-print-directory audit
 	@$(MAKE) --no-print-directory fuzz
+	@$(MAKE) --no-print-directory security-score
 	@$(MAKE) --no-print-directory truth HOSTILE_MINUTES=60
 
 clean: ## remove what the other targets made, but not the state in .kactl/

@@ -4,8 +4,8 @@ Run as `python -m tests.mutation [--share N] [--module PATH] [--branches]`, or b
 module are collected once, and run for each of its mutants in a fork of that process, with the code of the mutant in the
 functions of the module; a test has to fail. For a mutant that none notices the tests are imported once more, with its
 code: some call the module while they are imported. Edits outside of functions, such as of constants, are left out. It
-prints the survivors and the scores. With `--branches` the tests of a module run once, and it prints the outcomes of
-conditions that none has.
+prints the survivors and the scores, and fails if a module has less than `SCORE_MIN`. With `--branches` the tests of a
+module run once, and it prints the outcomes of conditions that none has.
 """
 
 import argparse
@@ -52,6 +52,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "kactl/transports/tcp/tls.py": ("tests/transports/tcp/test_handshake.py", "tests/transports/tcp/test_endpoints.py"),
 }
+SCORE_MIN: Final = 0.9
 _ARGUMENTS: Final = (
     "-q", "-x", "-n0", "-p", "no:cacheprovider", "--hypothesis-profile=check", "-m", "not long and not java",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
@@ -78,11 +79,18 @@ def main() -> None:
             print_branches(module)
         return
     noticed_in_all = tried_in_all = 0
+    low = []
     for module in options.module or MODULES:
         noticed, tried = score(module, options.share)
         print(f"{module}: {noticed} of {tried} mutants are noticed", flush=True)
         noticed_in_all, tried_in_all = noticed_in_all + noticed, tried_in_all + tried
+        if noticed < SCORE_MIN * tried:
+            low.append(module)
     print(f"all: {noticed_in_all} of {tried_in_all}, {noticed_in_all / max(1, tried_in_all):.1%}")
+    if low:
+        sys.exit(
+            f"fewer than {SCORE_MIN:.0%} of the mutants are noticed of {', '.join(low)}: add tests for the survivors"
+        )
 
 
 def score(module: str, share: int) -> tuple[int, int]:
@@ -172,8 +180,20 @@ def _seen(path: Path, tests: tuple[str, ...]) -> list[Outcome] | None:
     """Returns the outcomes that the tests have; None if one fails."""
     branches = Branches(path)
     with branches.watching():
-        code = pytest.main([*_ARGUMENTS, *tests])
+        code = pytest.main([*_ARGUMENTS, *tests], plugins=[_WatchedTests(branches)])
     return None if code else sorted(branches.seen)
+
+
+class _WatchedTests:
+    """A pytest plugin that begins to watch again in each test: one that exhausts the stack ends the tracing."""
+
+    def __init__(self, branches: Branches) -> None:
+        self._branches = branches
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        with self._branches.watching():
+            return (yield)
 
 
 def _forked(work: Callable[..., object], *arguments: object) -> Any:

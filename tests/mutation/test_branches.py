@@ -1,5 +1,6 @@
 """Outcomes of conditions that the calls of a function have, and that they lack."""
 
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,17 @@ async def first(lock, values):
     found = {(outcome.line, outcome.jumps) for outcome in outcomes(compile(source, "first.py", "exec"))}
 
     assert found == {(4, True), (5, True), (5, False)}
+
+
+def test_watching_goes_on_after_a_block_that_ended_the_tracing(tmp_path: Path) -> None:
+    """As an error in the tracing function does, when the stack is exhausted."""
+    path = tmp_path / "graded.py"
+    space: dict[str, Any] = {}
+    exec(compile(SOURCE, str(path), "exec"), space)
+    branches = Branches(path)
+    with branches.watching():
+        with branches.watching():
+            sys.settrace(None)
+        space["grade"](None, [])
+
+    assert {outcome.line for outcome in branches.seen} == {3}
