@@ -1,12 +1,13 @@
 """Events of the simulated ZooKeeper: transactions as commits of entries, with operation, fence and outcome."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
 
-from kactl.errors import ControllerMoved, NotFound
+from kactl.errors import ControllerMoved, NotFound, StoreError
 from kactl.model import Assignment, Broker, Endpoint, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
@@ -26,12 +27,14 @@ REPLACEMENT: Final = TopicRef(ORDERS.name, bytes(15) + b"x")
 class Bench:
     """A world with clients, and its history."""
 
-    def __init__(self) -> None:
+    def __init__(self, servers: int = 1) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self.loop = loop
         self.history = History(lambda: loop.now_s * 1000)
-        self.world = ZooKeeperWorld(loop, self.history, Links(loop, {"store": (1.0, 1.0)}), session_timeout_ms=10_000)
+        self.world = ZooKeeperWorld(
+            loop, self.history, Links(loop, {"store": (1.0, 1.0)}), session_timeout_ms=10_000, servers=servers
+        )
 
     async def run(self, name: str, main: Callable[[ZooKeeperStore], Awaitable[Any]]) -> Any:
         """Run something with a store of a node's own."""
@@ -185,6 +188,34 @@ def test_lost_answer_is_recorded_as_unknown(*, done: bool) -> None:
         assert (unknown["txn"] == bench.commits("create_topic")[0]["txn"]) == done
 
     simulated(main)
+
+
+def test_write_that_is_decided_after_its_client_has_lost_the_connection_is_named() -> None:
+    """It is in the leader's log, which the other servers get when the leader finds them again."""
+
+    async def main() -> None:
+        bench = Bench(servers=3)
+        leader = bench.world.ensemble.leader
+        assert leader is not None
+
+        async def write(store: ZooKeeperStore) -> None:
+            await store.controller()  # connected
+            bench.world.cut_servers(leader.name)
+            creating = asyncio.ensure_future(store.create_topic(ORDERS, THREE_PARTITIONS, {}))
+            await asyncio.sleep(20)
+            bench.world.heal_servers()
+            with contextlib.suppress(StoreError):
+                await creating
+
+        await bench.run("admin", write)
+
+        # The client has repeated the request.
+        decided = [event for event in bench.history.events if event.kind == "store.commit" and event.fields["client"]]
+        assert [event.fields["operation"] for event in decided] == ["create_topic", "create_topic"]
+        unknown = next(event.seq for event in bench.history.events if event.kind == "store.unknown")
+        assert decided[0].fields["sent"] <= unknown < decided[0].seq
+
+    sim.run(main, schedule=Schedule("fifo"))
 
 
 def test_topic_is_removed_by_hand_with_all_that_belongs_to_it() -> None:

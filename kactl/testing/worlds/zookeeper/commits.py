@@ -53,7 +53,7 @@ class Commits:
                 self._changed(txn, changes, proposal, client)
 
     def _changed(self, txn: Txn, changes: tuple[Change, ...], proposal: Proposal | None, client: str) -> None:
-        operation = None if proposal is None else proposal.origin.end.operations.get(proposal.origin.xid)
+        operation = None if proposal is None else proposal.origin.end.operation(proposal.origin.xid)
         conflicts: list[str] = []
         outcome = "ok"
         if changes and isinstance(changes[0], Failed):

@@ -106,6 +106,8 @@ class Pipe(asyncio.Transport):
     def _lose_operations(self) -> None:
         for xid in list(self.operations):
             self._commits.lost(Origin(self.end, xid))
+        # A server that has received a request may still have it decided, much later if it is cut off.
+        self.end.lost_operations.update(self.operations)
         self.operations.clear()
 
     # -- the server's end

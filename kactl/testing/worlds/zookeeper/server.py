@@ -101,6 +101,7 @@ class ServerEnd:
         client: name of the client's node.
         fault: breaks the connection at a request, if set.
         operations: methods of the store that sent requests, by the numbers of the requests; for the history.
+        lost_operations: those whose outcome the client does not learn.
     """
 
     def __init__(
@@ -123,7 +124,12 @@ class ServerEnd:
         self.pending: deque[_Pending] = deque()
         self.fault: Fault | None = None
         self.operations: dict[int, Operation] = {}
+        self.lost_operations: dict[int, Operation] = {}
         self._loses_xid: int | None = None
+
+    def operation(self, xid: int) -> Operation | None:
+        """Returns the method of the store that sent a request; None if it was sent past the store."""
+        return self.operations.get(xid) or self.lost_operations.get(xid)
 
     def received(self, frame: bytes) -> None:
         """Handle a frame of the client, in the server's node."""
