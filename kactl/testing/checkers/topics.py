@@ -40,6 +40,10 @@ class Topics(Checker):
         # Those of a topic without an id that was removed by hand and created again, until a controller notices the
         # removal: without ids the second topic cannot be distinguished from such a write to the first.
         self._earlier: dict[tuple[str, str], Assignment] = {}
+        # By partition, the replicas before writes that the controller has not acted upon, and those that the last one
+        # has added. It may not have learned of the success, or an error may have ended the call, so that it goes on
+        # with the assignment that it knows. A move of an added replica shows that it knows the new one.
+        self._in_doubt: dict[tuple[str, str], tuple[set[int], set[int]]] = {}
         # Deletions that a controller has started, by its node.
         self._started: dict[tuple[str, str], Event] = {}
         self._requested = Requested()
@@ -84,6 +88,8 @@ class Topics(Checker):
         return violation
 
     def _apply(self, event: Event) -> None:
+        if event.fields["fence"] is not None:
+            self._doubt(event)
         for topic, value in topic_writes(event):
             for partition, lists in (value or {"partitions": {}})["partitions"].items():
                 if self._stored.assignment(topic, partition) != tuple(map(list, lists)):
@@ -101,6 +107,14 @@ class Topics(Checker):
             now, entry = self._stored.assignment(topic, partition), self._stored.leadership(topic, partition)
             if now is not None and entry is not None and not {*now[0]} - {*now[2], *entry.value["isr"]}:
                 self._complete.add((topic, partition))
+
+    def _doubt(self, event: Event) -> None:
+        for topic, value in topic_writes(event):
+            for partition, now in (value or {"partitions": {}})["partitions"].items():
+                was = self._stored.assignment(topic, partition)
+                if was is not None and set(was[0]) != set(now[0]):
+                    known, _ = self._in_doubt.get((topic, partition), (set(), set()))
+                    self._in_doubt[topic, partition] = known | set(was[0]), set(now[0]) - set(was[0])
 
     def _is_lost(self, topic: str, partition: str, was: Assignment | None, now: Assignment) -> str:
         """Returns the fault of an assignment without a replica in sync, where the one before had some; else empty."""
@@ -179,6 +193,8 @@ class Topics(Checker):
         for kept in (self._overwritten, self._earlier):
             for key in [key for key in kept if key[0] == topic]:
                 del kept[key]
+        for key in [key for key in self._in_doubt if key[0] == topic]:
+            del self._in_doubt[key]
 
     def _is_fresh(self, event: Event, topic: str, topic_id: str) -> Violation | None:
         if is_zero(topic_id):
@@ -231,7 +247,8 @@ class Topics(Checker):
     def _grows(self, event: Event) -> Violation | None:
         """Returns a violation if a controller grows or elects in a topic whose deletion it has started.
 
-        After a write of a tool it may restore the assignment that it knows.
+        After a write of a tool, or one of its own that it has not acted upon, it may restore the assignment that it
+        knows.
         """
         fields = event.fields
         if fields["fence"] is None:
@@ -253,6 +270,9 @@ class Topics(Checker):
             for (name, partition), known in self._overwritten.items():
                 if name == topic:
                     replicas.setdefault(partition, set()).update(known[0])
+            for (name, partition), (doubted, _) in self._in_doubt.items():
+                if name == topic:
+                    replicas.setdefault(partition, set()).update(doubted)
             if any(set(each[0]) - replicas.get(partition, set()) for partition, each in value["partitions"].items()):
                 text = f"topic {topic} grows after its deletion has started"
                 return Violation("INV-43", text, event=event, contradicts=started)
@@ -273,6 +293,10 @@ class Topics(Checker):
     def _replica_moved(self, event: Event) -> None:
         fields = event.fields
         name = (fields["topic"], str(fields["partition"]))
+        if (event.node, fields["topic"]) not in self._started:
+            _, added = self._in_doubt.get(name, (set(), set()))
+            if not added or fields["broker"] in added:
+                self._in_doubt.pop(name, None)
         if fields["to_state"] == "deletion_started" and name in self._complete:
             self._stopped.setdefault((*name, fields["controller_epoch"]), set()).add(fields["broker"])
 
@@ -296,7 +320,9 @@ class Topics(Checker):
         return None
 
     def _begins_anew(self, event: Event) -> None:
-        """A controllership ends, also without a resignation if the process was killed."""
+        """A controllership ends, also without a resignation if the process was killed. The next one reads the store."""
+        if event.kind == "ctl.elected":
+            self._in_doubt.clear()
         for key in [key for key in self._started if key[0] == event.node]:
             del self._started[key]
 

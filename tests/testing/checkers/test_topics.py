@@ -182,6 +182,32 @@ def test_dying_topic_may_be_restored_over_an_older_assignment(restored: list[int
     assert one.found == found
 
 
+@pytest.mark.parametrize(("acts", "found"), [(False, []), (True, ["INV-43"])])
+def test_dying_topic_may_be_restored_over_a_write_that_the_controller_has_not_acted_upon(
+    *, acts: bool, found: list[str]
+) -> None:
+    """An error ends the call that replaces a reassignment to 3 by one to 4, after its write."""
+
+    def move(broker: int) -> None:
+        one.record(
+            "fsm.replica", A, controller_epoch=1, topic="t1", partition=0, broker=broker, from_state="absent",
+            to_state="new",
+        )  # fmt: skip
+
+    one = story()
+    ask(one, {"t1-0": [3]})
+    ask(one, {"t1-0": [4]})
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, fence=1)
+    move(3)
+    one.topic({0: ([4, 1, 2], [4], [1, 2])}, fence=1)
+    if acts:
+        move(4)
+    say(one, "deletion started")
+    one.topic({0: ([3, 1, 2], [3], [1, 2])}, fence=1)
+
+    assert one.found == found
+
+
 def test_added_partition_of_a_dying_topic_on_other_replicas_breaks_inv_43() -> None:
     one = story()
     say(one, "deletion started")
