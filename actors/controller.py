@@ -152,6 +152,9 @@ class ControllerLoop(Actor[Event], Preemption):
             elif isinstance(error, IllegalState) and self.is_active:
                 # The state in memory is unreliable; the next controller reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
+            elif self.is_active and not self.controllership.ready:
+                # Giving up after a takeover that failed has itself failed. Nothing would take over any more.
+                await self.controllership.give_up("taking over failed")
             if message.asked:
                 raise
             starting = isinstance(message, Started)

@@ -130,6 +130,33 @@ async def test_resignation_that_the_store_did_not_receive_does_not_leave_the_clu
         assert w.controller.cluster.fence.epoch == 2
 
 
+async def test_instance_whose_failed_takeover_is_not_given_up_by_an_error_resigns_all_the_same() -> None:
+    """It would be the active controller, and handle no event."""
+    async with world(1) as w:
+        other, _ = open_standby(w, 200)
+        async with other:
+            await settle()
+            controllership: Any = other.loop.controllership
+            take_over, give_up = controllership._failover.take_over, controllership.give_up
+
+            async def failing_takeover() -> None:
+                controllership._failover.take_over = take_over
+                raise StoreUnavailable("the store cannot be reached")
+
+            async def failing_end(cause: str) -> None:
+                controllership.give_up = give_up
+                raise RuntimeError("a bug")
+
+            controllership._failover.take_over, controllership.give_up = failing_takeover, failing_end
+            await resign_for_good(w)
+            for _ in range(3):
+                await w.clock.advance(CONTEST_BACKOFF_MS)
+
+            assert other.is_active
+            assert controllership.ready
+            assert other.cluster.fence.epoch == 3
+
+
 @pytest.mark.scenario(367)
 async def test_loser_of_an_election_stands_by_and_knows_the_controller() -> None:
     async with world(1) as w:
