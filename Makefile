@@ -131,7 +131,7 @@ sign: ## SHA256SUMS of the files in dist/, and its signature by an SSH key (KEY=
 verify: ## compare the files in dist/ with their signed SHA256SUMS (SIGNERS=FILE)
 	@.ci/release verify $(SIGNERS) dist
 
-security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; 20 minutes (ARGS='--share 10', ARGS=--branches)
+security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; up to an hour (ARGS='--share 10', ARGS=--branches)
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 nightly: ## what is too long for each change, or needs the network: audit, fuzz, the scores of tests, the long tests

@@ -153,7 +153,7 @@ class ControllerLoop(Actor[Event], Preemption):
                 # The state in memory is unreliable; the next controller reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
             elif self.is_active and not self.controllership.ready:
-                # Giving up after a takeover that failed has itself failed. Nothing would take over any more.
+                # The takeover has failed, and so has the resignation after it. No later event would repeat either.
                 await self.controllership.give_up("taking over failed")
             if message.asked:
                 raise

@@ -130,7 +130,7 @@ async def test_resignation_that_the_store_did_not_receive_does_not_leave_the_clu
         assert w.controller.cluster.fence.epoch == 2
 
 
-async def test_instance_whose_failed_takeover_is_not_given_up_by_an_error_resigns_all_the_same() -> None:
+async def test_failed_takeover_is_given_up_also_if_the_first_resignation_fails() -> None:
     """It would be the active controller, and handle no event."""
     async with world(1) as w:
         other, _ = open_standby(w, 200)

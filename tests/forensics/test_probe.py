@@ -51,6 +51,7 @@ def test_layouts_are_recognised(name: str, line: str) -> None:
         ("container", "kafka-2-1  | 2018-09-22T15:50:13.001234567Z "),
         ("pod", "[pod/kafka-0/kafka] 2018-09-22T17:50:13.001234567+02:00 "),
         ("received", "2018-09-22T15:50:13Z "),
+        ("stern", "kafka-0 kafka 2018-09-22T15:50:13.001234567Z "),
         ("syslog", "2018-09-22T15:50:13.001234+02:00 host-2 kafka[812]: "),
         ("syslog", "2018-09-22T15:50:13+0200 host-2 kafka[812]: "),
         ("grep", "state-change.log.2018-09-22-15:"),

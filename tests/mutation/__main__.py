@@ -197,9 +197,9 @@ class _WatchedTests:
 
 
 def _forked(work: Callable[..., object], *arguments: object) -> Any:
-    """Returns what a function returns in a fork of this process, as JSON has it, and discards what it prints.
+    """Call a function in a fork of this process, and discard its output.
 
-    None if the function raises, or the fork is killed, as by an alarm.
+    Returns its result, through JSON: tuples become lists. None if it raises, or if the fork is killed by an alarm.
     """
     sys.stdout.flush()
     with tempfile.NamedTemporaryFile() as result:

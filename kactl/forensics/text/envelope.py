@@ -24,7 +24,7 @@ OUTER: Final = {
     "received": _RECEIVED,  # docker logs --timestamps, kubectl logs --timestamps
     "cri": r"\S+ std(?:out|err) [FP] ",
     "syslog": rf"(?:\w{{3}} [ \d]\d \d\d:\d\d:\d\d |{_RECEIVED})\S+ [^\s:]+: ",
-    "stern": r"[\w.-]+ [\w.-]+ ",
+    "stern": rf"[\w.-]+ [\w.-]+ (?:{_RECEIVED})?",  # a pod and a container
     "grep": r"[^\s:|\[\]{}]+[:-](?:\d+[:-])?",  # with the names of files, with or without the numbers of lines
 }
 # Inner parts.

@@ -190,11 +190,10 @@ class Topics(Checker):
         return known
 
     def _forget(self, topic: str) -> None:
-        for kept in (self._overwritten, self._earlier):
+        by_partition: tuple[dict[tuple[str, str], Any], ...] = (self._overwritten, self._earlier, self._in_doubt)
+        for kept in by_partition:
             for key in [key for key in kept if key[0] == topic]:
                 del kept[key]
-        for key in [key for key in self._in_doubt if key[0] == topic]:
-            del self._in_doubt[key]
 
     def _is_fresh(self, event: Event, topic: str, topic_id: str) -> Violation | None:
         if is_zero(topic_id):
