@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from kactl.cli.root import kactl
 from kactl.testing import judging, script
 from kactl.testing.cli import worktree
+from kactl.testing.generator import script_of_seed
 from kactl.testing.history import Event
 from kactl.testing.judging import Judged
 from kactl.testing.script import Action, Script
@@ -199,6 +200,21 @@ def test_search_runs_in_processes_and_sums_up(tmp_path: Path, monkeypatch: pytes
     assert shown.output.startswith("2 runs, ")
     assert re.search(r"^PRB-01 +\d+ +\d+$", shown.output, re.MULTILINE)
     assert "MUT-04" in shown.output
+
+
+@pytest.mark.slow
+def test_dense_search_has_no_long_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The first seed that is a long run by itself, and one of the shortest storms otherwise.
+    storms = ((seed, script_of_seed(seed, calm=False).duration_ms) for seed in itertools.count())
+    seed, duration_ms = next(
+        (seed, dense_ms) for seed, dense_ms in storms if dense_ms < min(30_000, script_of_seed(seed).duration_ms)
+    )
+
+    done = sim("run", "--seeds", seed, "--dense", "--no-shrink", "-o", "jsonl")
+
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert (found["seed"], found["cluster_ms"]) == (seed, duration_ms)
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ class _Seeds(click.types.StringParamType):
     "--mutants", "mutants_file", type=NAME, default=str(FOLDER / "mutants.toml"), show_default=True, metavar="FILE",
     help="List of mutants.",
 )  # fmt: skip
+@click.option("--dense", is_flag=True, help="Run short storms only, no long and calm runs.")
 @click.option("--stop", is_flag=True, help="End at the first violation.")
 @click.option("--no-shrink", is_flag=True, help="Do not reduce failing scripts.")
 @click.option("--folder", type=NAME, default=".sim", show_default=True, help="Folder for failing scripts.")
@@ -58,6 +59,7 @@ def run(
     jobs: int,
     mutant: str | None,
     mutants_file: str,
+    dense: bool,
     stop: bool,
     no_shrink: bool,
     folder: str,
@@ -84,6 +86,7 @@ def run(
         last=last,
         step=jobs,
         store=world or "",
+        calm=not dense,
         budget_s=60 * (minutes or 0.0),
         stop=stop,
         shrink_cpu_s=0.0 if no_shrink else 300.0,
