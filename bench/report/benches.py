@@ -101,12 +101,13 @@ def outage(results: Results, parts: Parts) -> str:
 def latency(results: Results, parts: Parts) -> str:
     """Returns percentiles of single elections, idle and loaded."""
     figures, settings = results.figures, results.settings
+    failures = len(figures["failure/told"].runs) if "failure/told" in figures else _MISSING
     kinds = [(moment, phase) for moment in ("durable", "told") for phase in ("idle", "loaded")]
     pooled = [(f"{moment}, {phase}", f"pooled/{phase}/{moment}") for moment, phase in kinds]
     per_run = [(f"{moment}, {phase}", f"{phase}/{moment}") for moment, phase in kinds]
     return "\n\n".join(
         (
-            f"{settings.get('rate'):g} elections a second; {settings.get('repeats')} failures, each of which affected "
+            f"{settings.get('rate'):g} elections a second; {failures} failures, each of which affected "
             f"{median(figures, 'failure/affected')} partitions and took {median(figures, 'failure/told')} ms until "
             "all brokers were informed.",
             markdown(

@@ -85,6 +85,19 @@ def test_goals_are_ratios_of_medians_within_one_run(tmp_path: Path) -> None:
     assert row(text, "p99 of single elections, in a large failure / idle")[1] == "not measured"
 
 
+def test_latency_states_how_many_failures_were_measured(tmp_path: Path) -> None:
+    figures: dict[str, tuple[Unit, tuple[float, ...]]] = {
+        "failure/told": ("ms", (5.0, 6.0, 7.0)),
+        "failure/affected": ("count", (98.0, 98.0, 98.0)),
+    }
+
+    text = generated(tmp_path, stored("latency", figures))
+
+    assert "100 elections a second; 3 failures, each of which affected 98 partitions and took 6.00 ms" in " ".join(
+        text.split()
+    )
+
+
 def test_missing_benchmarks_are_marked_as_not_measured(tmp_path: Path) -> None:
     text = generated(tmp_path, election())
 
