@@ -71,15 +71,18 @@ class Member:
             self._loop.resume(self.node)
 
     async def stop(self, *, timeout_s: float = 30) -> None:
-        """End the process as SIGTERM does, and kill it when it takes too long."""
-        task = self._task
-        if task is None or self.node is None or not self.is_up:
+        """End the process as SIGTERM does, and kill it when it takes too long.
+
+        It may be killed meanwhile. A process that starts after it runs on.
+        """
+        task, node, incarnation = self._task, self.node, self.incarnation
+        if task is None or node is None or not self.is_up:
             return
         task.cancel()
         await asyncio.wait([task], timeout=timeout_s)
-        if self.node.state != "killed":
-            self._loop.kill(self.node)
-            self._history.record("node.crash", node=self.name, incarnation=self.incarnation, clean=task.done())
+        if node.state != "killed":
+            self._loop.kill(node)
+            self._history.record("node.crash", node=self.name, incarnation=incarnation, clean=task.done())
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """Record an error that ended the process."""

@@ -8,7 +8,9 @@ import anyio
 import pytest
 
 from kactl.testing import LoopClock, Node, NodeClock, Schedule, on, sim
+from kactl.testing.history import History
 from kactl.testing.links import Links
+from kactl.testing.member import Member
 
 from .running import this_loop
 
@@ -140,6 +142,35 @@ def test_stopped_node_cleans_up() -> None:
     sim.run(main)
 
     assert ended == ["finally"]
+
+
+def test_stop_ends_no_later_process() -> None:
+    """The process was paused as it was to stop, and killed. Its time to stop passes after the next one has started."""
+
+    async def main() -> list[tuple[str, int, float]]:
+        loop = this_loop()
+        history = History(lambda: loop.now_s)
+
+        async def program(node: Node) -> None:
+            await asyncio.sleep(100)
+
+        member = Member(loop, history, "n1", program)
+        member.start()
+        await asyncio.sleep(1)
+        member.pause()
+        stopping = loop.create_task(member.stop(timeout_s=30))
+        await asyncio.sleep(1)
+        member.kill()
+        member.start()
+        await stopping
+        assert member.is_running
+        await asyncio.sleep(1)
+        await member.stop()
+        return [(event.kind, event.fields["incarnation"], event.time_ms) for event in history.events]
+
+    assert sim.run(main) == [
+        ("node.start", 1, 0.0), ("node.crash", 1, 2.0), ("node.start", 2, 2.0), ("node.crash", 2, 32.0),
+    ]  # fmt: skip
 
 
 def test_callbacks_do_not_overtake_those_from_before_full_speed() -> None:
