@@ -176,7 +176,7 @@ class Channel(Actor[Outgoing]):
         if len(self.inbox) + 1 >= SLOW_COUNT and self._is_slow():
             entry, *waiting = self._coalesced([entry, *self.inbox.drain()])
             self.inbox.refill(waiting)
-        request, events = entry.message
+        request, events = self._numbered(entry.message.request), entry.message.events
         self._telemetry.waited(self.broker.id, now_ms - entry.put_ms)
         self._in_flight, self._began_ms = entry, now_ms
         response = await self._deliver(request)
@@ -228,7 +228,6 @@ class Channel(Actor[Outgoing]):
         return tuple(counts)
 
     async def _deliver(self, request: Request) -> Response:
-        request = self._numbered(request)
         while True:
             await self._gate.passed()
             began_ms = self._clock.monotonic_ms()

@@ -8,9 +8,8 @@ Source: the classic controller's ControllerChannelManager.
 
 import asyncio
 import functools
-import itertools
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kactl.clock import Clock
@@ -31,6 +30,21 @@ log = logger(__name__)
 
 # The pause before a channel that ended by an error sends again: a request that cannot be sent at all must not spin.
 RENEWAL_PAUSE_MS: Final = 1000
+
+
+class RequestNumbers(Iterator[int]):
+    """Rising numbers from 1.
+
+    Attributes:
+        last: the last one; 0 if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __next__(self) -> int:
+        self.last += 1
+        return self.last
 
 
 class Channels:
@@ -63,7 +77,7 @@ class Channels:
         self._history = history
         self._coalesce = coalesce
         # They outlive a channel, as a new one continues for the same registration.
-        self._numbers = itertools.count(1)
+        self._numbers = RequestNumbers()
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         # Brokers with a dropped queue that have not been sent the complete state yet. Until then an update of
         # some partitions is dropped as well: it must not be the first that a registration receives. StopReplica is
@@ -77,6 +91,11 @@ class Channels:
 
     def __contains__(self, broker: int) -> bool:
         return broker in self._channels
+
+    @property
+    def last_number(self) -> int:
+        """Returns the number of the last request to any broker."""
+        return self._numbers.last
 
     def all(self) -> list[Channel]:
         return [channel for channel, _ in self._channels.values()]

@@ -62,6 +62,8 @@ FOOTPRINT_LIMIT_S = 300
 class EncodingChannels:
     """Replacement for the channels that encodes every request immediately."""
 
+    last_number = 0
+
     def __init__(self) -> None:
         self.encoder = Encoder(versions_for(LATEST), client_id=str(CONTROLLER), listener_name="INTERNAL")
         self.requests = 0

@@ -30,6 +30,10 @@ from kactl.telemetry.event_origin import StoredRequests
 class BrokerChannels(Outbox, Protocol):
     """The channels to all brokers, as the controller manages them."""
 
+    @property
+    def last_number(self) -> int:
+        """Returns the number of the last request to any broker; see `LeaderAndIsr`."""
+
     def add(self, broker: Broker) -> None:
         """Open a channel to a registration. An earlier one of the same id has to be removed first."""
 

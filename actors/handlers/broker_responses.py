@@ -133,11 +133,23 @@ class BrokerAnswers(Handlers):
         row_numbers = table.rows_named_in(errors.topics, errors.topic, errors.partition)
         known = row_numbers != NO_ROW
         serving = common(np.unique(row_numbers[known & (errors.error == ErrorCode.NONE)]), before)
+        failing = row_numbers[known & failed]
         if self.settings.parity:
             table.mark_dirs(broker, serving, False)
         else:
-            self._serving.answered(broker, serving, row_numbers[known & failed])
-        await self._offline.directories_failed(broker, row_numbers[known & failed])
+            failing = np.setdiff1d(failing, self._ready_since(event))
+            self._serving.answered(broker, serving, failing)
+        await self._offline.directories_failed(broker, failing)
+
+    def _ready_since(self, event: LeaderAndIsrAnswered) -> RowNumbers:
+        """Returns the rows whose replicas were reported to be ready after the request was sent.
+
+        The failure is over. Its report, and that of its end, have passed a response that waits for a large event.
+        """
+        if event.request is None:
+            return np.empty(0, np.intp)
+        ready = self.cluster.replica_reports.ready_after(event.broker, event.request.number)
+        return self.cluster.table.rows_known(ready)
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:

@@ -90,6 +90,8 @@ class PartitionReports(Handlers):
         self.cluster.replica_reports.put(
             event.broker, name, ReplicaReport(status, detail, since_ms, event.broker_epoch)
         )
+        if status is ReplicaStatus.READY:
+            self.cluster.replica_reports.put_ready(event.broker, name, self.channels.last_number)
         self.history.add(
             HandlerEvent(
                 topic=name.topic,

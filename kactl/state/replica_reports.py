@@ -1,8 +1,8 @@
 """Last reports of participants about replicas that are not in their normal state.
 
-They explain, and a failure that was reported is not ended by a response to an order. Nothing else depends on them,
-because a replica that cannot serve is marked in the partition table as well. A report counts for the registration that
-has sent it.
+They explain, a failure that was reported is not ended by a response to an order, and one whose end was reported does
+not begin again by a late response. Nothing else depends on them, because a replica that cannot serve is marked in the
+partition table as well. A report counts for the registration that has sent it.
 """
 
 from collections.abc import Container
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kactl.model import Broker, ReplicaStatus, TopicPartition
 
 # Of each broker. If more of its replicas fail, the reports of the first ones are dropped, and only their marks remain,
-# which a response that was late can end: the replica then fails once more.
+# which a response that was late can end: the replica then fails once more. So many READY are kept, too.
 REPORTS_MAX: Final = 1_000
 
 
@@ -35,6 +35,7 @@ class ReplicaReports:
 
     def __init__(self) -> None:
         self._reports: dict[int, dict[TopicPartition, ReplicaReport]] = {}
+        self._ready: dict[int, dict[TopicPartition, int]] = {}
 
     def put(self, broker: int, name: TopicPartition, report: ReplicaReport) -> None:
         """Store a report in place of an earlier one of the same replica. READY only removes that."""
@@ -49,9 +50,26 @@ class ReplicaReports:
         if not reports:
             del self._reports[broker]
 
+    def put_ready(self, broker: int, name: TopicPartition, number: int) -> None:
+        """Note that a replica is ready: it may have failed before.
+
+        Args:
+            number: of the last request to any broker; see `LeaderAndIsr`.
+        """
+        ready = self._ready.setdefault(broker, {})
+        ready.pop(name, None)
+        ready[name] = number
+        if len(ready) > REPORTS_MAX:
+            del ready[next(iter(ready))]
+
+    def ready_after(self, broker: int, number: int) -> list[TopicPartition]:
+        """Returns the replicas of a broker that were reported to be ready after the request with a number."""
+        return [name for name, last in self._ready.get(broker, {}).items() if last >= number]
+
     def forget(self, broker: int) -> None:
         """Remove the reports of a broker that is not registered any more."""
         self._reports.pop(broker, None)
+        self._ready.pop(broker, None)
 
     def forget_topics(self, topics: Container[str]) -> None:
         """Remove the reports of replicas of deleted topics."""

@@ -50,6 +50,8 @@ class Direct:
 class Outlets(RecordingOutbox):
     """Channels that deliver nothing."""
 
+    last_number = 0
+
     def add(self, broker: Broker) -> None: ...
 
     def last_error(self, broker: int) -> str:

@@ -1,11 +1,13 @@
 """Responses to LeaderAndIsr with the errors of directories."""
 
-from kactl.messages.control import LeaderAndIsrResponse
+from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse
 from kactl.messages.events import LeaderAndIsrAnswered
 from tests.support.control_requests import partition_errors
 from tests.support.controller_harness import World
 
 
-def directory_response(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
+def directory_response(
+    w: World, broker: int, errors: dict[str, int], *, error: int = 0, request: LeaderAndIsr | None = None
+) -> LeaderAndIsrAnswered:
     """LeaderAndIsr response with the errors of some replicas' directories."""
-    return LeaderAndIsrAnswered(broker, w.epoch(broker), LeaderAndIsrResponse(error, partition_errors(errors)))
+    return LeaderAndIsrAnswered(broker, w.epoch(broker), LeaderAndIsrResponse(error, partition_errors(errors)), request)

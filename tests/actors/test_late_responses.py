@@ -25,9 +25,9 @@ pytestmark = pytest.mark.anyio
 T0 = TopicPartition("t", 0)
 
 
-async def respond(w: World, error: ErrorCode = ErrorCode.NONE) -> None:
+async def respond(w: World, error: ErrorCode = ErrorCode.NONE, request: LeaderAndIsr | None = None) -> None:
     """Let broker 1 respond to a LeaderAndIsr with t-0."""
-    w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": error}))
+    w.controller.loop.inbox.put(directory_response(w, 1, {"t-0": error}, request=request))
     await settle()
 
 
@@ -75,6 +75,52 @@ async def test_start_that_waits_is_dropped_by_a_report() -> None:
         await report(w, ReplicaStatus.READY)
 
         assert not counts_as_failed(w)
+
+
+def last_order(w: World) -> LeaderAndIsr:
+    """Returns the last LeaderAndIsr to broker 1."""
+    request = w.brokers.of(1, LeaderAndIsr)[-1]
+    assert isinstance(request, LeaderAndIsr)
+    return request
+
+
+async def test_failure_from_before_the_end_of_a_reported_one_is_no_news() -> None:
+    """The response waited for a large event, and the reports did not. The replica was started again meanwhile."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        for is_in_sync in (True, False):
+            assert (1 in (await w.stored("t-0"))[2]) is is_in_sync
+            before = last_order(w)
+            await report(w, ReplicaStatus.FAILED)
+            await report(w, ReplicaStatus.READY)
+            w.brokers.forget()
+            await respond(w, ErrorCode.KAFKA_STORAGE_ERROR, before)
+
+            assert not counts_as_failed(w)
+            assert not w.brokers.sent
+            await w.start(2)
+
+        await respond(w, ErrorCode.KAFKA_STORAGE_ERROR, last_order(w))
+
+        assert counts_as_failed(w)
+
+
+@pytest.mark.parametrize("renewed", ["topic", "registration"])
+async def test_failure_of_the_next_topic_or_registration_is_news(renewed: str) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await report(w, ReplicaStatus.FAILED)
+        await report(w, ReplicaStatus.READY)
+        if renewed == "topic":
+            await w.delete("t")
+            await w.create("t", [[1, 2]])
+        else:
+            await w.start(1)
+        assert not counts_as_failed(w)
+
+        await respond(w, ErrorCode.KAFKA_STORAGE_ERROR, last_order(w))
+
+        assert counts_as_failed(w)
 
 
 class LateResponses:
