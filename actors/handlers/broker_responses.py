@@ -134,7 +134,7 @@ class BrokerAnswers(Handlers):
         known = row_numbers != NO_ROW
         serving = common(np.unique(row_numbers[known & (errors.error == ErrorCode.NONE)]), before)
         failing = row_numbers[known & failed]
-        if self.settings.parity:
+        if self.settings.parity and not registered.incarnation:
             table.mark_dirs(broker, serving, False)
         else:
             failing = np.setdiff1d(failing, self._ready_since(event))

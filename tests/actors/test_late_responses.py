@@ -137,8 +137,9 @@ class LateResponses:
         return response
 
 
-async def test_handler_that_fails_before_its_response_arrives_has_its_pause() -> None:
-    """The order was accepted, because the handler took long. It would be in the ISR again at once."""
+@pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
+async def test_handler_that_fails_before_its_response_arrives_has_its_pause(parity: bool) -> None:
+    """The order was accepted, because the handler took long. It would be in the ISR again at once, or never."""
     clock, failed = ManualClock(), anyio.Event()
     store = MemoryStore(clock=clock)
 
@@ -147,7 +148,7 @@ async def test_handler_that_fails_before_its_response_arrives_has_its_pause() ->
             await failed.wait()
             raise OSError("disk full")
 
-    async with Controller(100, store=store, clock=clock) as controller:
+    async with Controller(100, store=store, clock=clock, parity=parity) as controller:
 
         def participant(broker: int, handler: type[PartitionHandler]) -> Participant:
             return Participant(
