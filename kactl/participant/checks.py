@@ -139,14 +139,14 @@ def _put_deleted(
     columns: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
 ) -> None:
     """Write the epochs of deleted replicas into the columns role, leader epoch and controller epoch of the rows."""
-    if not hosted.deleted:
+    if not hosted.has_deletions:
         return
     role, leader_epoch, controller_epoch = columns
     names = names_of(states.topics)
     for position in np.flatnonzero(absent).tolist():
-        deleted = hosted.deleted.get((names[states.topic[position]], int(states.partition[position])))
         # A topic that was created again has another id.
-        if deleted is not None and deleted.topic_id == ids[position]:
+        deleted = hosted.deletion(names[states.topic[position]], int(states.partition[position]), bytes(ids[position]))
+        if deleted is not None:
             role[position] = Role.STOPPED
             leader_epoch[position] = deleted.leader_epoch
             controller_epoch[position] = deleted.controller_epoch

@@ -3,7 +3,7 @@
 import enum
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -83,8 +83,10 @@ class HostedReplicas:
     """
 
     def __init__(self) -> None:
-        # By topic and partition; an entry is removed once the replica is hosted again.
+        # By topic and partition, of those that are not hosted again.
         self.deleted: dict[tuple[str, int], Deleted] = {}
+        # By topic, partition and topic id: those of before, since the name may be used for one topic after the other.
+        self.deleted_before: dict[tuple[str, int, bytes], Deleted] = {}
         self.index = RowIndex()
         self.role: Bytes = np.zeros(0, np.uint8)
         self.leader: Ints = np.zeros(0, np.int32)
@@ -279,11 +281,22 @@ class HostedReplicas:
                 epoch = max(epoch, int(self.leader_epoch[row]))
                 self.deleted.pop((name.topic, name.partition), None)
                 self.deleted[name.topic, name.partition] = Deleted(topic_id, epoch, controller_epoch)
-        for oldest in list(itertools.islice(self.deleted, max(0, len(self.deleted) - DELETED_MAX))):
-            del self.deleted[oldest]
+        _limit(self.deleted)
         self.index.remove(rows)
         if failed:
             self._mark_failed(failed, emptied=failed)
+
+    @property
+    def has_deletions(self) -> bool:
+        """Returns whether a deletion is known."""
+        return bool(self.deleted or self.deleted_before)
+
+    def deletion(self, topic: str, partition: int, topic_id: bytes) -> Deleted | None:
+        """Returns the last deletion of a replica of one topic id; None if there was none, or long ago."""
+        last = self.deleted.get((topic, partition))
+        if last is not None and last.topic_id == topic_id:
+            return last
+        return self.deleted_before.get((topic, partition, topic_id))
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
         """Mark the directory of some replicas as failed, whether they are hosted already or not."""
@@ -318,7 +331,10 @@ class HostedReplicas:
             added = self.index.add(names, topic[absent], partition[absent])
             if self.deleted:
                 for number, of_topic in zip(topic[absent].tolist(), partition[absent].tolist(), strict=True):
-                    self.deleted.pop((names[number], of_topic), None)
+                    if (last := self.deleted.pop((names[number], of_topic), None)) is not None:
+                        self.deleted_before.pop((names[number], of_topic, last.topic_id), None)
+                        self.deleted_before[names[number], of_topic, last.topic_id] = last
+                _limit(self.deleted_before)
             self._grow()
             self._clear(added)
             rows[absent] = added
@@ -355,6 +371,12 @@ class HostedReplicas:
         self.sender_epoch[rows] = NO_EPOCH
         self.replicas[:, rows] = NO_LEADER
         self.isr[:, rows] = NO_LEADER
+
+
+def _limit(deleted: dict[Any, Deleted]) -> None:
+    """Forget the deletions that are the oldest ones of more than DELETED_MAX."""
+    for oldest in list(itertools.islice(deleted, max(0, len(deleted) - DELETED_MAX))):
+        del deleted[oldest]
 
 
 def names_of(topics: Iterable[TopicRef]) -> list[str]:

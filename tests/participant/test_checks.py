@@ -30,9 +30,13 @@ SELF = 1
 
 def hosting(*rows: StateRow, role: Role = Role.LEADER) -> HostedReplicas:
     hosted = HostedReplicas()
+    host(hosted, *rows, role=role)
+    return hosted
+
+
+def host(hosted: HostedReplicas, *rows: StateRow, role: Role = Role.LEADER) -> None:
     applied = states(*rows)
     hosted.apply(applied, np.ones(len(applied), np.bool_), role)
-    return hosted
 
 
 def plan_row(hosted: HostedReplicas, row: StateRow) -> tuple[int, bool, bool]:
@@ -293,6 +297,17 @@ def test_replica_of_a_deleted_topic_does_not_start_again_for_a_delayed_request()
     assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A)) == (11, False, False)
 
 
+def test_delayed_request_does_not_start_the_topic_before_the_last_deleted_one() -> None:
+    hosted = HostedReplicas()
+    for topic_id, leader_epoch in ((ID_A, 5), (ID_B, 2)):
+        host(hosted, StateRow(ORDERS_0, leader_epoch=leader_epoch, topic_id=topic_id))
+        hosted.remove(hosted.index.rows, np.full(1, EPOCH_DURING_DELETE, np.int32), controller_epoch=7)
+
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=5, topic_id=ID_A)) == (11, False, False)
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=2, topic_id=ID_B)) == (11, False, False)
+    assert plan_row(hosted, StateRow(ORDERS_0, leader_epoch=6, topic_id=ID_A)) == (0, True, False)
+
+
 def test_deletions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kactl.participant.hosted_replicas.DELETED_MAX", 2)
     names = [TopicPartition("orders", number) for number in range(3)]
@@ -301,6 +316,12 @@ def test_deletions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     hosted.remove(hosted.index.rows, np.zeros(3, np.int32), controller_epoch=7)
 
     assert list(hosted.deleted) == [("orders", 1), ("orders", 2)]
+
+    for topic_id in (ID_B, ID_A, ID_B):
+        host(hosted, *(StateRow(name, topic_id=topic_id) for name in names))
+        hosted.remove(hosted.index.rows, np.zeros(3, np.int32), controller_epoch=7)
+
+    assert len(hosted.deleted) == len(hosted.deleted_before) == 2
 
 
 @given(st.lists(rows, unique_by=row_name, max_size=6), st.lists(rows, unique_by=row_name, max_size=6))
