@@ -101,6 +101,8 @@ class ParticipantRecorder:
             name = report.partition
             if report.status.is_failure:
                 self.failed.add(name)
+            elif name in self.directories:
+                return  # the handler is ready, and the replica is not: nothing is reported
             else:
                 self.failed.discard(name)
             self._history.record(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.model import TopicPartition
+from kactl.messages.broker import PartitionReport
+from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.testing.brokers.application import Application
@@ -85,3 +86,23 @@ def test_directory_that_fails_during_an_order_is_no_effect_of_the_order() -> Non
     hosted.fail(names)
 
     assert recorder._applied(incarnation, before) == set()
+
+
+def test_handler_that_is_ready_again_ends_no_failure_of_a_directory() -> None:
+    history, reports = History(lambda: 0.0), list[PartitionReport]()
+    recorder = ParticipantRecorder(history, Application(1), LeaseClocks())
+    incarnation: Any = SimpleNamespace(
+        broker=1, reporter=SimpleNamespace(add=reports.append), _listener_leases=SimpleNamespace()
+    )
+    recorder._watch_reports(incarnation)
+
+    for is_in_directory in (False, True):
+        if is_in_directory:
+            recorder.directories.add(NAME)
+        for status in (ReplicaStatus.FAILED, ReplicaStatus.READY):
+            incarnation.reporter.add(PartitionReport(NAME, 0, status))
+
+        assert (NAME in recorder.failed) is is_in_directory
+
+    assert [event.fields["status"] for event in history.events] == ["FAILED", "READY", "FAILED"]
+    assert len(reports) == 4
