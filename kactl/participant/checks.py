@@ -89,6 +89,9 @@ def plan_leader_and_isr(
 ) -> LeaderAndIsrPlan:
     """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan.
 
+    A replica of an earlier topic that could not be deleted blocks the next topic of the name: it counts as a failure of
+    the replica, so that the controller elects no leader here.
+
     A replica that was stopped starts again under a higher leader epoch only: a delayed request may be older than the
     one that stopped it. A request of a later controller is not.
 
@@ -102,6 +105,8 @@ def plan_leader_and_isr(
     local_epoch = _local(hosted.leader_epoch, rows, NO_EPOCH)
     failed = _local(hosted.failed, rows, False)
 
+    undeleted = _local(hosted.undeleted, rows, False)
+
     has_id = ids != b""
     contradicts = has_id & (local_ids != b"") & (ids != local_ids)
     role, controller = _local(hosted.role, rows, Role.NONE), _local(hosted.controller_epoch, rows, NO_EPOCH)
@@ -111,7 +116,7 @@ def plan_leader_and_isr(
     id_only = ~failed & known & (states.leader_epoch == local_epoch) & has_id & (local_ids == b"")
     ours = some(states.replicas == broker)
     error = choose(
-        failed,
+        failed | (contradicts & undeleted),
         ErrorCode.KAFKA_STORAGE_ERROR,
         contradicts,
         ErrorCode.INCONSISTENT_TOPIC_ID,

@@ -103,13 +103,15 @@ class Handover:
         """Returns the request to delete the replicas of earlier topics of the names in a request.
 
         A controller that ended may have left them here. They were named by earlier controllers only: of two topics
-        that one controller has named, the request may be about the earlier one, and late.
+        that one controller has named, the request may be about the earlier one, and late. Or they were to be deleted
+        before, and could not be.
         """
         hosted, states = self._hosted, request.states
         rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
         rows = rows[hosted.differs(states, rows)]
         named_by = np.maximum(hosted.sender_epoch[rows], hosted.controller_epoch[rows])
-        rows = rows[~hosted.failed[rows] & (named_by < request.controller_epoch)]
+        is_left = (named_by < request.controller_epoch) | hosted.undeleted[rows]
+        rows = rows[~hosted.failed[rows] & is_left]
         names = hosted.names_with_ids(rows)
         return StopReplica(
             request.controller_id,

@@ -80,6 +80,7 @@ class HostedReplicas:
         sender_epoch: int32 of each row, the epoch of the last controller that has sent a LeaderAndIsr with it.
         ended_below: by topic and partition: no leadership below that epoch may begin without a release.
         emptied: bool of each row, its directory has failed, and its data was deleted: nothing was served there since.
+        undeleted: bool of each row, it could not be deleted when it was to be, and nothing was served there since.
     """
 
     def __init__(self) -> None:
@@ -104,6 +105,7 @@ class HostedReplicas:
         self.sender_epoch: Ints = np.zeros(0, np.int32)
         self.ended_below: dict[tuple[str, int], int] = {}
         self.emptied: Bools = np.zeros(0, np.bool_)
+        self.undeleted: Bools = np.zeros(0, np.bool_)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -213,6 +215,7 @@ class HostedReplicas:
             self.began[rows] = self.turn
             self._forget_ends(states, chosen)
         self.held[rows] = False if held is None else held[chosen]
+        self.undeleted[rows] = False
         self.role[rows] = role
         self.leader[rows] = states.leader[chosen]
         self.leader_epoch[rows] = states.leader_epoch[chosen]
@@ -350,6 +353,7 @@ class HostedReplicas:
         self.recovering = grow(self.recovering, capacity, False)
         self.failed = grow(self.failed, capacity, False)
         self.emptied = grow(self.emptied, capacity, False)
+        self.undeleted = grow(self.undeleted, capacity, False)
         self.topic_id = grow(self.topic_id, capacity, b"")
         self.replicas = grow(self.replicas, capacity, NO_LEADER)
         self.isr = grow(self.isr, capacity, NO_LEADER)
@@ -366,6 +370,7 @@ class HostedReplicas:
         self.recovering[rows] = False
         self.failed[rows] = False
         self.emptied[rows] = False
+        self.undeleted[rows] = False
         self.topic_id[rows] = b""
         self.held[rows] = False
         self.sender_epoch[rows] = NO_EPOCH

@@ -440,6 +440,8 @@ class Incarnation:
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
         hosted, epoch = plan.stop & (rows != ABSENT), request.controller_epoch
         kept, deleted = hosted & ~request.delete, hosted & request.delete
+        undeleted = (plan.error == ErrorCode.KAFKA_STORAGE_ERROR) & request.delete & (rows != ABSENT)
+        self.hosted.undeleted[rows[undeleted]] = True
         self._listener_leases.succeeded(names.take(plan.stop & request.delete))
         self.following.forget(rows[hosted])
         self.hosted.stop(rows[kept], request.leader_epoch[kept], controller_epoch=epoch)

@@ -134,12 +134,29 @@ async def test_later_controller_replaces_a_replica_of_an_earlier_topic(network: 
         recorder.calls.clear()
 
         recorder.failing = {ORDERS_0}
-        assert await network.lead_and_follow(1, new, epoch=2) == [103]
+        assert await network.lead_and_follow(1, new, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
         recorder.failing = set()
         assert await network.lead_and_follow(1, new, epoch=2) == [0]
         assert recorder.calls == ["deletes orders-0", "leads orders-0 at 0 with (1, 2, 3)"]
 
         assert await network.lead_and_follow(1, old.but(leader_epoch=9), epoch=2) == [103]
+
+
+async def test_replica_that_could_not_be_deleted_is_deleted_for_the_next_topic(network: Network) -> None:
+    """A reassignment has removed it, and ends although the deletion fails. So the topic is deleted without it."""
+    recorder = Recorder()
+    old, new = StateRow(ORDERS_0, leader_epoch=4, topic_id=ID_A), StateRow(ORDERS_0, topic_id=ID_B)
+    async with network.participant(listener=recorder):
+        assert await network.lead_and_follow(1, old) == [0]
+        recorder.failing = {ORDERS_0}
+        await network.send(1, stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
+        assert await network.lead_and_follow(1, new) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        recorder.failing, recorder.calls = set(), []
+
+        assert await network.lead_and_follow(1, new) == [0]
+
+        assert recorder.calls == ["deletes orders-0", "leads orders-0 at 0 with (1, 2, 3)"]
+        assert await network.lead_and_follow(1, old.but(leader_epoch=9)) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
 async def test_data_of_an_earlier_registration_is_deleted(network: Network) -> None:

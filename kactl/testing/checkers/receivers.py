@@ -20,6 +20,7 @@ class _Hosted:
     event: Event
     controller_epoch: int  # of the last controller that has named it
     since: int  # message that started the replica under this topic id
+    undeleted: bool = False  # it was to be deleted, and could not be
 
 
 @dataclasses.dataclass
@@ -145,8 +146,10 @@ class Receivers(Checker):
         if is_zero(topic_id):
             return None
         if held is not None and not is_zero(held.topic_id):
-            # A controller that ended may have left a replica of an earlier topic. Participants delete it then.
-            is_left = not self._rules.stock_brokers and incarnation.controller_epoch > held.controller_epoch
+            # A controller that ended may have left a replica of an earlier topic. Participants delete it then, and one
+            # whose deletion has failed before.
+            is_left = incarnation.controller_epoch > held.controller_epoch or held.undeleted
+            is_left &= not self._rules.stock_brokers
             if held.topic_id != topic_id and not is_left:
                 text += f" of topic id {topic_id} is applied over id {held.topic_id}"
                 return Violation("INV-41", text, event=event, contradicts=held.event)
@@ -166,9 +169,12 @@ class Receivers(Checker):
 
     def _has_stopped(self, event: Event) -> Violation | None:
         fields = event.fields
-        if fields["outcome"] != "applied":
-            return None
         incarnation, name = self._of(event), (fields["topic"], fields["partition"])
+        if fields["outcome"] != "applied":
+            held = incarnation.hosted.get(name)
+            if held is not None and held.topic_id == fields["topic_id"] and fields["delete"]:
+                held.undeleted |= fields["outcome"] == "storage"
+            return None
         held = incarnation.hosted.pop(name, None)
         topic_id = fields["topic_id"]
         has_ids = held is not None and not is_zero(topic_id) and not is_zero(held.topic_id)

@@ -155,6 +155,19 @@ def test_participant_replaces_a_topic_that_earlier_controllers_have_named(
     assert one.found == found
 
 
+@pytest.mark.parametrize(
+    ("delete", "stock", "found"), [(True, False, []), (False, False, ["INV-41"]), (True, True, ["INV-41"])]
+)
+def test_participant_replaces_a_topic_whose_deletion_has_failed(delete: bool, stock: bool, found: list[str]) -> None:
+    one = story(stock_brokers=stock)
+    accept(one, 2)
+    apply(one, 2)
+    stop(one, 2, epoch=-2, delete=delete, outcome="storage")
+    apply(one, 2, topic_id=T2)
+
+    assert one.found == found
+
+
 def test_topic_that_the_same_controller_has_named_before_breaks_inv_41() -> None:
     one = story(stock_brokers=False)
     accept(one, 2)
