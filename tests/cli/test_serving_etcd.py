@@ -92,8 +92,8 @@ def test_password_is_read_from_its_file(tmp_path: Path) -> None:
     store = store_factory(config, clock=None, holder=NO_HOLDER)()
 
     assert isinstance(store, EtcdStore)
-    assert store._gateway._user == "kactl"
-    assert store._gateway._password.reveal() == b"secret"
+    assert store._calls._user == "kactl"
+    assert store._calls._password.reveal() == b"secret"
 
 
 @pytest.mark.parametrize(

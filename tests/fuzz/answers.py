@@ -8,12 +8,15 @@ import codecs
 import functools
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import numpy as np
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 
 from kactl import wire
 from kactl.access import tickets
@@ -47,7 +50,9 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import PartitionState
-from kactl.stores.etcd import gateway, messages, watch
+from kactl.stores.etcd import calls, http2, messages
+from kactl.stores.etcd.calls import EtcdError
+from kactl.stores.etcd.http2 import ConnectionLost, NotExecuted
 from kactl.stores.zookeeper import request, state_reads
 from kactl.stores.zookeeper.connection import frames as zookeeper
 from kactl.stores.zookeeper.delete_multi import PartitionsDeletion
@@ -105,6 +110,9 @@ _DESCRIBED_TOPIC: Final = (
 )
 # A row of a snapshot becomes Arrow columns, which are larger than an input.
 _ARROW: Final = 2**20
+# The state of HTTP/2 on both sides of a header.
+_CONNECTION_BYTES_MAX: Final = 2**20
+_T = TypeVar("_T")
 
 
 def targets() -> list[Target]:
@@ -224,31 +232,114 @@ def _of_zookeeper() -> list[Target]:
 
 
 def _of_etcd() -> list[Target]:
-    header = b'"header":{"cluster_id":"1","revision":"7"}'
-    txn = b"{" + header + b',"succeeded":true,"responses":[{"response_range":{"kvs":[{"key":"YQ=="}]}},{}]}'
-    answers: dict[str, tuple[msgspec.json.Decoder[Any], bytes]] = {
-        "txn": (messages.txn_response, txn),
-        "executed": (messages.executed, txn),
-        "lease": (messages.lease_response, b'{"ID":"5","TTL":"9"}'),
-        "keep alive": (messages.keep_alive_response, b'{"result":{"ID":"5","TTL":"9"}}'),
-        "members": (messages.members_response, b'{"members":[{"ID":"5","name":"a"}]}'),
-        "token": (messages.token_response, b'{"token":"abc.5"}'),
-    }
-    watched = b'{"result":{"header":{"revision":"7"},"events":[{"type":"DELETE","kv":{"key":"YQ=="}}]}}'
-    refused = b'{"error":"etcdserver: permission denied","code":7,"message":"x"}'
+    key = {"key": b"a", "create_revision": 1, "mod_revision": 2, "version": 3, "value": b"b", "lease": 4}
+    header = {"revision": 7}
+    txn = {"header": header, "succeeded": True, "responses": [{"response_range": {"kvs": [key]}}, {}]}
+    watched = {"header": header, "fragment": True, "events": [{"type": messages.DELETE, "kv": key}]}
+    responses: list[tuple[messages.Decoder[Any], str, dict[str, Any]]] = [
+        (messages.range_response, "RangeResponse", {"header": header, "kvs": [key], "more": True}),
+        (messages.txn_response, "TxnResponse", txn),
+        (messages.executed, "TxnResponse", txn),
+        (messages.lease_response, "LeaseResponse", {"ID": 5, "TTL": 9}),
+        (messages.watch_response, "WatchResponse", watched),
+        (messages.watch_response, "WatchResponse", {"canceled": True, "compact_revision": 5, "cancel_reason": "x"}),
+        (messages.members_response, "MembersResponse", {"members": [{"ID": 5}]}),
+        (messages.token_response, "TokenResponse", {"token": "abc.5"}),
+    ]
+    encoded = [(decoder, messages.CLASSES[name](**fields).SerializeToString()) for decoder, name, fields in responses]
+    connection = (EtcdError, ConnectionLost, NotExecuted)
     return [
         *(
-            Target(f"etcd {name}", functools.partial(messages.decoded, decoder), (StoreUnavailable,), [seed, *BAD_JSON])
-            for name, (decoder, seed) in answers.items()
+            Target(f"etcd {number}", decoder.parse, (StoreUnavailable,), [data])
+            for number, (decoder, data) in enumerate(encoded)
         ),
-        Target("etcd lines", watch._decoded, (StoreUnavailable,), [watched, b'{"error":{"message":"x"}}', *BAD_JSON]),
         Target(
-            "etcd errors",
-            gateway._rejected,
-            (),
-            [refused, b'{"error":"etcdserver: invalid auth token","code":16}', b"<html>", *BAD_JSON],
+            "etcd connections", _called, connection, _connections(), rarity=SLOW, memory_fixed=_CONNECTION_BYTES_MAX
         ),
     ]
+
+
+def _called(data: bytes) -> list[bytes]:
+    """Returns the responses to a call, whose server sends these bytes and closes the connection."""
+    connection, stream = _opened(_Discarded())
+    connection.data_received(data)
+    connection.connection_lost(None)
+    call, read = calls._Call(stream), []
+    try:
+        while (response := _result(call.response())) is not None:
+            read.append(response)
+        call.check_status()
+    finally:
+        call.close()
+    return read
+
+
+def _opened(transport: "_Discarded") -> tuple[http2.Connection, http2.Stream]:
+    connection = http2.Connection(lambda: 0.0)
+    connection.connection_made(cast(asyncio.Transport, transport))
+    stream = _result(connection.stream([(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]))
+    _result(stream.send(b"", end=True))
+    return connection, stream
+
+
+def _result(work: Coroutine[Any, Any, _T]) -> _T:
+    """Returns the result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast(_T, done.value)
+    raise AssertionError("it waits")
+
+
+class _Discarded:
+    """A transport without a peer. `data` is what was written."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.data)
+
+    def abort(self) -> None:
+        pass
+
+
+def _connections() -> list[bytes]:
+    """Returns what servers send: a response, a rejection, and the end of a connection."""
+    seeds = []
+    for send in (_respond, _reject, lambda server: server.close_connection(last_stream_id=0), _acknowledge):
+        transport = _Discarded()
+        _opened(transport)
+        server = H2Connection(H2Configuration(client_side=False))
+        server.initiate_connection()
+        server.receive_data(transport.data)
+        send(server)
+        seeds.append(server.data_to_send())
+    return seeds
+
+
+_STREAM: Final = 1
+_STATUS: Final = (":status", "200")
+
+
+def _respond(server: H2Connection) -> None:
+    server.send_headers(_STREAM, [_STATUS, ("content-type", "application/grpc")])
+    server.send_data(_STREAM, b"\0\0\0\0\1a\0\0\0\0\0", pad_length=3)
+    server.send_headers(_STREAM, [("grpc-status", "0"), ("grpc-message", "")], end_stream=True)
+
+
+def _reject(server: H2Connection) -> None:
+    server.send_headers(_STREAM, [_STATUS, ("grpc-status", "16"), ("grpc-message", "etcdserver%3A x")], end_stream=True)
+
+
+def _acknowledge(server: H2Connection) -> None:
+    server.increment_flow_control_window(1_000)
+    server.increment_flow_control_window(1_000, _STREAM)
+    server.ping(bytes(8))
+    server.reset_stream(_STREAM, ErrorCodes.REFUSED_STREAM)
 
 
 def _of_servers() -> list[Target]:

@@ -17,7 +17,7 @@ ROOT: Final = Path(kactl.__file__).parent
 # constant: the decoders of msgspec, and no encodings of text.
 _CALLS: Final = {
     "unpack", "unpack_from", "iter_unpack", "from_bytes", "fromhex", "b64decode", "urlsafe_b64decode", "unhexlify",
-    "loads", "frombuffer", "decompress", "decompressobj",
+    "loads", "frombuffer", "decompress", "decompressobj", "FromString", "receive_data",
 }  # fmt: skip
 # Modules of kactl whose `decode` is called elsewhere, and is in the list itself.
 _OWN: Final = {"wire", "registration"}

@@ -34,7 +34,6 @@ from kactl.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.messages.log import AnyEvent, PartitionEvent
 from kactl.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.model import PartitionState, TopicRef
-from kactl.stores.etcd import messages as etcd
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind
 from kactl.transports.tcp.identity import Identity
@@ -236,11 +235,6 @@ def targets() -> list[Target]:
         families.setdefault(id(family), (family, []))[1].append(encoded(message))
     for family, message in _WITH_COLUMNS:
         families[id(family)][1].append(encoded(message))
-    ranged = (
-        b'{"header":{"cluster_id":"1","revision":"7"},"kvs":[{"key":"YQ==","create_revision":"1","mod_revision":"2",'
-        b'"version":"3","value":"Yg==","lease":"4"}],"count":"1"}'
-    )
-    watched = b'{"result":{"header":{"revision":"7"},"watch_id":"1","events":[{"type":"DELETE","kv":{"key":"YQ=="}}]}}'
     refused, bad_config = (Refused,), (BadConfig,)
     # Each body is a valid one of some routes; the others reject it.
     kinds = {route.takes_body for route in ROUTES if route.takes_body is not None}
@@ -301,8 +295,6 @@ def targets() -> list[Target]:
             Target(f"tcp messages {number}", functools.partial(_message, family), (MalformedMessage,), seeds)
             for number, (family, seeds) in enumerate(families.values())
         ),
-        Target("etcd ranges", etcd.range_response.decode, json_errors, [ranged]),
-        Target("etcd watches", etcd.watch_response.decode, json_errors, [watched]),
         Target("events", functools.partial(msgspec.json.decode, type=AnyEvent), json_errors, [event]),
         Target(
             "state-change logs",

@@ -92,8 +92,6 @@ SOURCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, bytes
     ("admin/route.py", "_parameters"): _parameters,
     ("cli/api_client.py", "refusal"): _argument("content", "problems"),
     ("cli/api_client.py", "_decoded"): _argument("content", "answers"),
-    ("etcd/gateway.py", "_rejected"): _argument("answer", "etcd errors"),
-    ("etcd/watch.py", "_decoded"): _argument("line", "etcd lines"),
 }
 
 

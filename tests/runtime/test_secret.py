@@ -22,7 +22,7 @@ MARKER = "canary-4711-Zq"
 REVEALING = {
     "kactl/cli/credentials.py",
     "kactl/cli/kafka_user.py",
-    "kactl/stores/etcd/gateway.py",
+    "kactl/stores/etcd/calls.py",
     "kactl/stores/zookeeper/connection/credentials.py",
     "transports/kafka/credentials.py",
     "transports/tcp/identity.py",

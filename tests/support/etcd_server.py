@@ -8,6 +8,7 @@ The program is Debian's `etcd-server`. Without it tests are skipped with a one-l
 they fail instead.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -154,6 +155,22 @@ class EtcdServer:
             found: dict[str, Any] = json.load(answer)
         return found
 
+    def enable_authentication(self) -> None:
+        """Require a user: `root`, or `kactl` with the password `secret`, which may access `/kactl/ours/` only."""
+        prefix = {"key": _base64("/kactl/ours/"), "range_end": _base64("/kactl/ours0")}
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("user/add", {"name": "root", "password": "root"}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("user/add", {"name": "kactl", "password": "secret"}),
+            ("role/add", {"name": "kactl"}),
+            ("role/grant", {"name": "kactl", "perm": {"permType": "READWRITE", **prefix}}),
+            ("user/grant", {"user": "kactl", "role": "kactl"}),
+            ("enable", {}),
+        ]
+        for path, body in calls:
+            self.call(f"/v3/auth/{path}", body)
+
     def _context(self) -> ssl.SSLContext | None:
         return None if self._tls is None else self._tls.client_context()
 
@@ -196,3 +213,7 @@ class EtcdEnsemble:
     def __exit__(self, *error: object) -> None:
         for member in self.members:
             member.kill()
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

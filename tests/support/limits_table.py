@@ -20,7 +20,8 @@ from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
-from kactl.stores.etcd import gateway
+from kactl.stores.etcd import calls as etcd_calls
+from kactl.stores.etcd import http2
 from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
@@ -218,7 +219,11 @@ def _peers() -> Iterator[Limit]:
     yield Limit(
         "replicas of a partition in a node", f"{json_text.REPLICAS_MAX:,}", "the topic is reported and left out"
     )
-    yield Limit("etcd: response, line of a watch", size(gateway.RESPONSE_BYTES_MAX), "closed, and tried again")
+    yield Limit(
+        "etcd: message; data that it does not read",
+        f"{size(etcd_calls.RESPONSE_BYTES_MAX)}; {size(http2.UNSENT_BYTES_MAX)}",
+        "the call fails; the connection is closed; both are tried again",
+    )
     yield Limit("SQLite: values of one column", f"{sqlite._VALUES_MAX:,}", "the file counts as damaged")
     yield Limit(
         "tcp network: before the handshake",

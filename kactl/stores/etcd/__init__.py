@@ -1,6 +1,6 @@
-"""etcd store, over etcd's JSON gateway.
+"""etcd store, over etcd's gRPC services.
 
-store ── topics, leadership, elections, brokers, admin records ──▶ client ──▶ gateway ──▶ etcd
+store ── topics, leadership, elections, brokers, admin records ──▶ client ──▶ calls ──▶ http2 ──▶ etcd
   ▲────────────────── watch, session ────────────────────────────────┘
 """
 

@@ -101,7 +101,7 @@ class AdminRecords:
         response = await self._client.fenced(fence, [], [put, Range(key, keys_only=True)])
         if not response.succeeded:
             raise StoreError("the features could not be written")
-        version = response.read(1)[0].version - 1
+        version = messages.read(response, 1)[0].version - 1
         return Features(features.levels, enabled=features.enabled, format=features.format, version=version)
 
     # -- producer ids

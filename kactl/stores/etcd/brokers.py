@@ -60,7 +60,7 @@ class Brokers:
         response = await self._client.fenced(fence, absent, [Put(key, value)], [Range(key)])
         if response.succeeded:
             return response.header.revision
-        (kv,) = response.read(1)
+        (kv,) = messages.read(response, 1)
         known = _decode(broker.id, kv)
         if known is None or kv.lease != _NO_LEASE or not known.has_remote_session(incarnation):
             raise BrokerIdTaken(broker.id)

@@ -11,10 +11,10 @@ from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.runtime.logs import logger
 
-from . import messages
-from .gateway import INVALID_ARGUMENT, PERMISSION_DENIED, EtcdError, Gateway
+from . import calls, messages
+from .calls import INVALID_ARGUMENT, PERMISSION_DENIED, Calls, EtcdError
 from .keys import Interval, Keys
-from .messages import Compare, DeleteRange, Executed, Header, KeyValue, Put, Range, Txn, TxnResponse, op
+from .messages import Compare, DeleteRange, Executed, Header, KeyValue, Put, Range, TxnResponse
 
 log = logger(__name__)
 
@@ -69,8 +69,8 @@ class Client:
         newest_revision: the highest revision of the store in any response since it was last lowered.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys, *, max_in_flight: int) -> None:
-        self.gateway = gateway
+    def __init__(self, calls: Calls, keys: Keys, *, max_in_flight: int) -> None:
+        self.calls = calls
         self.keys = keys
         self.newest_revision = 0
         self._max_in_flight = max_in_flight
@@ -97,7 +97,7 @@ class Client:
             begin = response.kvs[-1].key + b"\0"
         return sorted(found, key=lambda kv: kv.create_revision) if by_creation else found
 
-    async def read_all(self, ranges: Sequence[Range]) -> list[list[KeyValue]]:
+    async def read_all(self, ranges: Sequence[Range]) -> list[Sequence[KeyValue]]:
         """Returns what each of many reads finds."""
         size = OPERATIONS_DEFAULT
         parts = [ranges[begin : begin + size] for begin in range(0, len(ranges), size)]
@@ -119,19 +119,17 @@ class Client:
         return (await self._range(Range(self.keys.epoch, keys_only=True))).header.revision
 
     async def _range(self, request: Range) -> messages.RangeResponse:
-        answer = await self.gateway.read("/v3/kv/range", messages.encoder.encode(request))
-        response = messages.decoded(messages.range_response, answer)
+        response = messages.range_response.parse(await self.calls.read(calls.RANGE, request.encoded()))
         self._was_at(response.header)
         _note(response.header.revision)
         return response
 
-    async def read_part(self, ranges: Sequence[Range]) -> list[list[KeyValue]]:
+    async def read_part(self, ranges: Sequence[Range]) -> list[Sequence[KeyValue]]:
         """Returns what each of some reads finds, as many as fit into a transaction; all at one revision."""
-        body = messages.encoder.encode(Txn([], [op(request) for request in ranges], []))
-        response = messages.decoded(messages.txn_response, await self.gateway.read("/v3/kv/txn", body))
+        response = messages.txn_response.parse(await self.calls.read(calls.TXN, messages.txn([], ranges)))
         self._was_at(response.header)
         _note(response.header.revision)
-        return [response.read(index) for index in range(len(ranges))]
+        return [messages.read(response, index) for index in range(len(ranges))]
 
     def _was_at(self, header: Header) -> None:
         self.newest_revision = max(self.newest_revision, header.revision)
@@ -149,8 +147,8 @@ class Client:
         Raises:
             StoreUnavailable: the outcome is unknown.
         """
-        body = messages.encoder.encode(Txn(list(compare), [*map(op, success)], [*map(op, failure)]))
-        response = messages.decoded(messages.txn_response, await self.gateway.write("/v3/kv/txn", body))
+        body = messages.txn(compare, success, failure)
+        response = messages.txn_response.parse(await self.calls.write(calls.TXN, body))
         self._was_at(response.header)
         return response
 
@@ -171,7 +169,7 @@ class Client:
             [messages.version_is(epoch, fence.version), *compare], success, [Range(epoch, keys_only=True), *failure]
         )
         if not response.succeeded:
-            self.check_fence(response.read(0), fence)
+            self.check_fence(messages.read(response, 0), fence)
         return response
 
     def check_fence(self, epoch: Sequence[KeyValue], fence: Fence) -> None:
@@ -189,16 +187,16 @@ class Client:
 
     async def execute(self, body: bytes) -> Executed:
         """Execute an encoded transaction of writes. Its `failure` is not decoded."""
-        executed = messages.decoded(messages.executed, await self.gateway.write("/v3/kv/txn", body))
+        executed = messages.executed.parse(await self.calls.write(calls.TXN, body))
         self._was_at(executed.header)
         return executed
 
     async def operations(self) -> int:
         """Returns how many comparisons, and how many operations, this server accepts in a transaction."""
         if self._operations is None:
-            reads = [op(Range(self.keys.epoch, keys_only=True))] * OPERATIONS_MAX
+            reads = [Range(self.keys.epoch, keys_only=True)] * OPERATIONS_MAX
             try:
-                await self.gateway.read("/v3/kv/txn", messages.encoder.encode(Txn([], reads, [])))
+                await self.calls.read(calls.TXN, messages.txn([], reads))
                 self._operations = OPERATIONS_MAX
             except EtcdError as error:
                 if error.grpc_code != INVALID_ARGUMENT:
@@ -211,29 +209,28 @@ class Client:
     async def members(self) -> int:
         """Returns the number of etcd's members; 0 if this user may not know it."""
         try:
-            answer = await self.gateway.read("/v3/cluster/member/list", messages.encoder.encode({}))
+            answer = await self.calls.read(calls.MEMBER_LIST, messages.MEMBER_LIST)
         except EtcdError as error:
             log.debug("the members could not be listed: %s", error)
             return 0
-        return len(messages.decoded(messages.members_response, answer).members)
+        return len(messages.members_response.parse(answer).members)
 
     # -- leases
 
     async def grant_lease(self, ttl_s: int) -> messages.LeaseResponse:
         """Returns a new lease; the server may grant more time than requested. It is lost if the response is."""
-        body = messages.encoder.encode({"TTL": ttl_s})
-        return messages.decoded(messages.lease_response, await self.gateway.write("/v3/lease/grant", body))
+        answer = await self.calls.write(calls.LEASE_GRANT, messages.lease_grant(ttl_s))
+        return messages.lease_response.parse(answer)
 
     async def keep_alive(self, lease: int, *, limit_ms: float) -> int:
         """Renew a lease. Returns its time to live in seconds, 0 if it has ended."""
-        body = messages.encoder.encode({"ID": lease})
-        answer = await self.gateway.read("/v3/lease/keepalive", body, limit_ms=limit_ms)
-        return messages.decoded(messages.keep_alive_response, answer).result.ttl
+        answer = await self.calls.read(calls.LEASE_KEEP_ALIVE, messages.lease_id(lease), limit_ms=limit_ms)
+        return messages.lease_response.parse(answer).TTL
 
     async def revoke(self, lease: int) -> None:
         """End a lease, and delete all that depends on it. One that has ended is skipped."""
         try:
-            await self.gateway.read("/v3/lease/revoke", messages.encoder.encode({"ID": lease}))
+            await self.calls.read(calls.LEASE_REVOKE, messages.lease_id(lease))
         except EtcdError as error:
             if not is_lost_lease(error):
                 raise

@@ -10,8 +10,8 @@ from kactl.stores.formats import records
 from kactl.stores.formats.json_text import INT32_MAX
 
 from . import messages
+from .calls import EtcdError
 from .client import Client, is_lost_lease
-from .gateway import EtcdError
 from .messages import DeleteRange, KeyValue, Put, Range
 
 log = logger(__name__)

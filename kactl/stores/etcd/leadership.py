@@ -5,8 +5,7 @@ written for the first time, that their topic still exists. If it fails the keys 
 conflicts, and the others are sent again.
 """
 
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -19,9 +18,10 @@ from kactl.state.rows import Bytes, RowNumbers
 from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Write
 from kactl.stores.formats import records, states
 
+from . import messages
 from .client import OPERATIONS_DEFAULT, Client
 from .keys import Interval
-from .messages import KeyValue, Put, Range, version_is
+from .messages import KeyValue, Put, Range, created_at, version_is
 from .topics import MISSING, Topics
 
 log = logger(__name__)
@@ -91,25 +91,24 @@ class LeadershipStore:
 
     async def _read_keys(self, names: Names) -> dict[int, tuple[int, bytes]]:
         """Returns version and value of those rows that are stored."""
-        rows_of_topic: dict[int, dict[int, list[int]]] = {}
-        for row, (topic, partition) in enumerate(zip(names.topic.tolist(), names.partition.tolist(), strict=True)):
-            rows_of_topic.setdefault(topic, {}).setdefault(partition, []).append(row)
-        numbers = await self._topics.read_numbers([names.topics[topic].name for topic in rows_of_topic])
-        wanted = {
-            number: rows
-            for topic, rows in rows_of_topic.items()
-            if (number := numbers.get(names.topics[topic].name, MISSING)) != MISSING
-        }
+        keys = self._client.keys
+        wanted = list(zip(names.topic.tolist(), names.partition.tolist(), strict=True))
+        partitions: dict[int, set[int]] = {}
+        for topic, partition in wanted:
+            partitions.setdefault(topic, set()).add(partition)
+        read = await self._topics.read_numbers([names.topics[topic].name for topic in partitions])
+        numbers = {topic: read.get(names.topics[topic].name, MISSING) for topic in partitions}
+        reads = self._reads({number: partitions[topic] for topic, number in numbers.items() if number != MISSING})
+        parts = await self._client.each(self._client.read_part, _packed(reads))
+        found = {kv.key: kv for part in parts for kv in chain.from_iterable(part)}
         stored: dict[int, tuple[int, bytes]] = {}
-        for part in await self._client.each(self._client.read_part, _packed(self._reads(wanted))):
-            for kv in chain.from_iterable(part):
-                state = self._client.keys.state_of_key(kv.key)
-                if state is not None:
-                    for row in wanted.get(state[0], {}).get(state[1], ()):
-                        stored[row] = (kv.version, kv.value)
+        for row, (topic, partition) in enumerate(wanted):
+            kv = found.get(keys.state(numbers[topic], partition))
+            if kv is not None:
+                stored[row] = (kv.version, kv.value)
         return stored
 
-    def _reads(self, wanted: Mapping[int, Mapping[int, Sequence[int]]]) -> list[_Read]:
+    def _reads(self, wanted: Mapping[int, Collection[int]]) -> list[_Read]:
         """Returns the reads of some partitions, by topic number and partition.
 
         Neighbouring topics of which many partitions are wanted are one range: reading each on its own takes the server
@@ -129,15 +128,15 @@ class LeadershipStore:
             run_rows = 0
 
         for number in sorted(wanted.keys() | self._topics.names().keys()):
-            rows = wanted.get(number, {})
-            if len(rows) < RANGE_MIN:
+            partitions = wanted.get(number, ())
+            if len(partitions) < RANGE_MIN:
                 end_run()
-                reads += [_Read(Range(keys.state(number, partition)), 1) for partition in rows if partition >= 0]
+                reads += [_Read(Range(keys.state(number, partition)), 1) for partition in partitions if partition >= 0]
                 continue
-            if run_rows + len(rows) > ROWS_AT_ONCE:
+            if run_rows + len(partitions) > ROWS_AT_ONCE:
                 end_run()
             run.append(number)
-            run_rows += len(rows)
+            run_rows += len(partitions)
         end_run()
         return reads
 
@@ -224,15 +223,16 @@ class LeadershipStore:
     async def _send(self, names: Names, rows: Sequence[_Row], numbers: dict[int, int], fence: Fence) -> _Tried:
         keys = self._client.keys
         row_keys = [keys.state(numbers[row.topic], row.partition) for row in rows]
-        compare = [_VERSION % (_base64(keys.epoch), fence.version)]
-        compare += [
-            _CREATED % (_base64(keys.topic(name)), number) for name, number in _first_topics(names, rows, numbers)
-        ]
-        puts = []
-        for key, row in zip(map(_base64, row_keys), rows, strict=True):
-            compare.append(_VERSION % (key, row.expected))
-            puts.append(_PUT % (key, _base64(row.value)))
-        body = _TXN % (b",".join(compare), b",".join(puts), _base64(keys.epoch))
+        compare = [version_is(keys.epoch, fence.version)]
+        compare += [created_at(keys.topic(name), number) for name, number in _first_topics(names, rows, numbers)]
+        body = b"".join(
+            (
+                messages.txn(compare, (), [Range(keys.epoch, keys_only=True)]),
+                # The fields of a message may be in any order.
+                *[messages.version_compare(key, row.expected) for key, row in zip(row_keys, rows, strict=True)],
+                *[messages.put_operation(key, row.value) for key, row in zip(row_keys, rows, strict=True)],
+            )
+        )
         return await self._execute(body, rows, row_keys, fence)
 
     async def _execute(self, body: bytes, rows: Sequence[_Row], row_keys: Sequence[bytes], fence: Fence) -> _Tried:
@@ -329,11 +329,3 @@ def _first_topics(names: Names, rows: Sequence[_Row], numbers: dict[int, int]) -
     """Returns name and number of the topics with a row that is written for the first time."""
     topics = dict.fromkeys(row.topic for row in rows if row.expected == 0)
     return [(names.topics[topic].name, numbers[topic]) for topic in topics]
-
-
-# A transaction is built from a few templates: of the time to encode it as structs, this takes a third.
-_TXN: Final = b'{"compare":[%s],"success":[%s],"failure":[{"request_range":{"key":"%s","keys_only":true}}]}'
-_VERSION: Final = b'{"key":"%s","version":%d}'  # EQUAL and VERSION are the defaults
-_CREATED: Final = b'{"key":"%s","target":"CREATE","create_revision":%d}'
-_PUT: Final = b'{"request_put":{"key":"%s","value":"%s"}}'
-_base64 = b64encode

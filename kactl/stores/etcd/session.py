@@ -18,8 +18,8 @@ from kactl.stores.base import Changed, SessionBound, StoreEvent
 from kactl.stores.formats import registration
 
 from . import messages
+from .calls import EtcdError
 from .client import Client, is_lost_lease
-from .gateway import EtcdError
 from .messages import DeleteRange, Put, Range
 
 log = logger(__name__)
@@ -67,9 +67,9 @@ class OwnSession:
         """Open a session. After an error there is none; a lease that was granted times out."""
         sent_ms = self._clock.monotonic_ms()
         granted = await self._client.grant_lease(math.ceil(self._timeout_ms / 1000))
-        await self._write_key(granted.id)
-        self._timeout_ms = granted.ttl * 1000
-        self.lease, self._renewed_ms = granted.id, sent_ms
+        await self._write_key(granted.ID)
+        self._timeout_ms = granted.TTL * 1000
+        self.lease, self._renewed_ms = granted.ID, sent_ms
 
     async def close(self) -> None:
         """End the session, so that it need not time out."""
@@ -192,10 +192,10 @@ class EtcdSession:
     def __init__(self, client: Client, granted: messages.LeaseResponse, clock: Clock, *, one_member: bool) -> None:
         self._client = client
         self._clock = clock
-        self._timeout_ms = granted.ttl * 1000
+        self._timeout_ms = granted.TTL * 1000
         self._bound = SessionBound(kind="counted" if one_member else "witnessed")
         self._registered: bytes | None = None
-        self.lease = granted.id
+        self.lease = granted.ID
 
     @property
     def timeout_ms(self) -> int:
@@ -223,7 +223,7 @@ class EtcdSession:
             if response.succeeded:
                 self._registered = key
                 return response.header.revision
-            present = response.read(0)[0]
+            present = messages.read(response, 0)[0]
             if present.lease != self.lease:
                 raise BrokerIdTaken(broker.id)
             if registration.is_evicted(present.value):

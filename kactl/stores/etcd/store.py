@@ -44,8 +44,8 @@ from . import elections
 from .admin_records import AdminRecords
 from .armed_watches import RevisionWatches
 from .brokers import Brokers
+from .calls import Calls
 from .client import Client
-from .gateway import Gateway
 from .keys import Keys
 from .leadership import LeadershipStore
 from .session import EtcdSession, OwnSession
@@ -105,7 +105,7 @@ class EtcdStore:
             raise BadConfig("batch_partitions", f"{batch_partitions} should be at least {_BATCH_MIN}")
         self._clock = SystemClock() if clock is None else clock
         self._rng = rng or random.SystemRandom()
-        self._gateway = Gateway(
+        self._calls = Calls(
             [endpoints] if isinstance(endpoints, str) else endpoints,
             user=user,
             password=password,
@@ -113,7 +113,7 @@ class EtcdStore:
             limit_ms=session_timeout_ms,
             rng=self._rng,
         )
-        self._client = Client(self._gateway, Keys(prefix, cluster), max_in_flight=max_in_flight)
+        self._client = Client(self._calls, Keys(prefix, cluster), max_in_flight=max_in_flight)
         self._watches = RevisionWatches()
         self._deleted_topics = DeletedTopics()
         self._topics = Topics(self._client)
@@ -140,7 +140,7 @@ class EtcdStore:
 
     async def __aenter__(self) -> Self:
         async with BlockStack("the etcd store") as stack:
-            await stack.enter_async_context(self._gateway)
+            await stack.enter_async_context(self._calls)
             await self._watch.begin()
             await self._check_rights()
             stack.push_async_callback(self._close)
@@ -154,7 +154,7 @@ class EtcdStore:
 
     async def _check_rights(self) -> None:
         """Report a user with more rights than this store needs. Missing ones are errors of the first write."""
-        if self._gateway.has_user and await self._client.may_read(self._client.keys.outside):
+        if self._calls.has_user and await self._client.may_read(self._client.keys.outside):
             log.warning(
                 "the user of etcd has rights outside of %s: grant it READWRITE on this prefix only; whoever finds "
                 "its password has them too",
@@ -183,7 +183,7 @@ class EtcdStore:
 
     @property
     def trouble(self) -> str:
-        return self._gateway.trouble
+        return self._calls.trouble
 
     @property
     def session_id(self) -> int:

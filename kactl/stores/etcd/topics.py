@@ -20,8 +20,8 @@ from kactl.stores.base import Assignments
 from kactl.stores.formats import records, topic_columns
 
 from . import messages
+from .calls import UNAVAILABLE, EtcdError
 from .client import OPERATIONS_DEFAULT, Client, batches
-from .gateway import UNAVAILABLE, EtcdError
 from .keys import name_in
 from .messages import DeleteRange, KeyValue, Put, Range
 

@@ -31,9 +31,10 @@ from kactl.stores.formats.registration import is_broker_id
 
 from . import messages
 from .armed_watches import RevisionWatches
+from .calls import WATCH
 from .client import Client
 from .keys import Interval, name_in
-from .messages import WatchEvent, WatchResult
+from .messages import DELETE, PUT, WatchEvent, WatchResponse
 from .topics import MISSING, Topics
 from .written_keys import WrittenKeys
 
@@ -122,7 +123,7 @@ class ClusterWatch:
     async def verify(self, barrier: Callable[[], Awaitable[None]]) -> None:
         """Verify until cancelled that the watch receives what is written; see `catch_up`."""
         while True:
-            await anyio.sleep(self._client.gateway.limit_s)
+            await anyio.sleep(self._client.calls.limit_s)
             try:
                 await self.catch_up(barrier)
             except StoreError as error:
@@ -137,29 +138,22 @@ class ClusterWatch:
         return self._written is not None or bool(self._leaderships)
 
     async def _stream(self, interval: Interval) -> None:
-        request = {
-            "key": interval.begin,
-            "range_end": interval.end,
-            "start_revision": self._seen + 1,
-            "progress_notify": True,
-            "fragment": True,  # what was missed by a large cluster exceeds any limit of a response
-        }
-        body = messages.encoder.encode({"create_request": request})
-        async with aclosing(self._client.gateway.lines("/v3/watch", body)) as lines:
-            async for line in lines:
+        request = messages.watch(*interval, self._seen + 1)
+        async with aclosing(self._client.calls.responses(WATCH, request)) as responses:
+            async for response in responses:
                 if interval != self._interval():
-                    return  # leadership that is needed by now could be missing from this line
-                result = _decoded(line)
+                    return  # leadership that is needed by now could be missing from this response
+                result = messages.watch_response.parse(response)
                 if result.compact_revision:
                     self._compacted(await self._client.revision())
                     return
                 if result.canceled:
                     # Also the answer to a token that has expired, or that a restarted server does not know.
-                    self._client.gateway.renew_token()
+                    self._client.calls.renew_token()
                     raise StoreUnavailable(f"etcd ended the watch: {result.cancel_reason}")
                 self._receive(result)
 
-    def _receive(self, result: WatchResult) -> None:
+    def _receive(self, result: WatchResponse) -> None:
         for event in result.events:
             self._handle(event)
         if result.events:
@@ -216,7 +210,7 @@ class ClusterWatch:
         if self._seen < revision:
             before, scope = self._seen, self._scope
             try:
-                with anyio.fail_after(self._client.gateway.limit_s):
+                with anyio.fail_after(self._client.calls.limit_s):
                     await self._wait_for(revision, barrier)
             except TimeoutError:
                 if self._seen == before and self._scope is scope:
@@ -316,13 +310,13 @@ class ClusterWatch:
         return lambda event, name: self._fire(event, what, name if named else "")
 
     def _on_controller(self, event: WatchEvent) -> None:
-        self._fire(event, Changed.CONTROLLER_GONE if event.type == "DELETE" else Changed.CONTROLLER)
+        self._fire(event, Changed.CONTROLLER_GONE if event.type == DELETE else Changed.CONTROLLER)
 
     def _on_topic(self, event: WatchEvent, name: str) -> None:
         kv = event.kv
-        if event.type == "PUT" and self._written is not None:
+        if event.type == PUT and self._written is not None:
             self._written.add(kv.mod_revision, name)
-        if event.type == "DELETE":
+        if event.type == DELETE:
             self._topics.note(name, MISSING)
             self._deleted_topics.record_deletion(name, below=kv.mod_revision)
             self._fire(event, Changed.TOPICS)
@@ -335,19 +329,19 @@ class ClusterWatch:
     def _on_broker(self, event: WatchEvent, name: str) -> None:
         if not is_broker_id(name):
             return  # see `Brokers.read_all`
-        if event.type == "PUT" and event.kv.version > 1:
+        if event.type == PUT and event.kv.version > 1:
             self._fire(event, Changed.BROKER, name)
         else:
             self._fire(event, Changed.BROKERS)
 
     def _on_client(self, event: WatchEvent, name: str) -> None:
-        if event.type == "DELETE":
+        if event.type == DELETE:
             self._on_client_key(event.kv.key)
 
     def _on_request(self, event: WatchEvent, what: Changed) -> None:
         """Report a new request, or the repair of one that could not be read."""
         key = event.kv.key
-        if event.type == "DELETE":
+        if event.type == DELETE:
             self.unreadable_requests.discard(key)
         elif event.kv.version == 1 or key in self.unreadable_requests:
             self.unreadable_requests.discard(key)
@@ -355,21 +349,10 @@ class ClusterWatch:
 
     def _on_state(self, event: WatchEvent, name: str) -> None:
         state = self._client.keys.state_of_key(event.kv.key)
-        if state is None or event.type == "DELETE":
+        if state is None or event.type == DELETE:
             return
         if self._written is not None:
             self._written.add(event.kv.mod_revision, state)
         watched = self._leaderships.get(state)
         if watched is not None and event.kv.mod_revision > self._leaderships_after:
             self._fire(event, Changed.LEADERSHIP, str(watched))
-
-
-def _decoded(line: bytes) -> WatchResult:
-    try:
-        result = messages.watch_response.decode(line).result
-    except messages.UNREADABLE as error:
-        raise StoreUnavailable(f"the watch sent something that is not etcd's: {error}") from error
-    if result is None:
-        # An error in the stream, such as the end of the connection between the gateway and the server.
-        raise StoreUnavailable(f"etcd ended the watch: {line[:200]!r}")
-    return result

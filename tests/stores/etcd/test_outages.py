@@ -14,9 +14,9 @@ from kactl.clock import SystemClock
 from kactl.errors import BadRequest, ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
-from kactl.stores.etcd import EtcdSession, EtcdStore, gateway
-from kactl.stores.etcd.gateway import TOKEN_PAUSE_S, EtcdError
-from kactl.stores.etcd.messages import DeleteRange, KeyValue, Put
+from kactl.stores.etcd import EtcdSession, EtcdStore, calls
+from kactl.stores.etcd.calls import TOKEN_PAUSE_S, EtcdError
+from kactl.stores.etcd.messages import DeleteRange, Put, field
 from kactl.stores.etcd.session import NO_SESSION
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
@@ -44,7 +44,6 @@ LONG_MS = 30_000
 # After this time without what was written, a watch is opened again.
 SILENCE_S = 3.0
 ROWS = [TopicPartition("orders", number) for number in range(2_000)]
-TXN = b"/v3/kv/txn"
 
 
 def text(value: str) -> str:
@@ -143,7 +142,7 @@ async def test_commit_with_a_lost_response_is_recognised(etcd: EtcdServer, clust
         fence = await create_and_lead(store)
         change = new_write(ALL, leader=2, leader_epoch=1, expected=0)
 
-        proxy.lose(b"request_put")
+        proxy.lose(b"/state/")
         committed = await store.commit(change, fence)
 
         assert proxy.lost == 1
@@ -156,10 +155,10 @@ async def test_unanswered_commit_is_reported_as_unknown(etcd: EtcdServer, cluste
     async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=SESSION_MS) as store:
         fence = await create_and_lead(store)
 
-        proxy.lose(TXN, count=1_000)
+        proxy.lose(b"/epoch", count=1_000)
         with pytest.raises(StoreUnavailable):
             await store.commit(new_write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
-        proxy.lose(TXN, count=0)
+        proxy.lose(b"", count=0)
 
         found = await stored_leadership(store, ORDERS_0)
         assert found is not None
@@ -168,7 +167,7 @@ async def test_unanswered_commit_is_reported_as_unknown(etcd: EtcdServer, cluste
 
 async def test_election_with_a_lost_response_is_recognised(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
     async with EtcdStore([proxy.url], cluster=cluster) as store:
-        proxy.lose(b"request_put")
+        proxy.lose(b"/controller")
 
         fence = await store.contest(7)
 
@@ -199,9 +198,8 @@ async def test_next_session_is_reported_although_a_response_to_its_opening_is_lo
     async with EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS) as store:
         recorder = EventRecorder(store)
         first = await store.contest(7)
-        keys_of_clients = store._client.keys.root + b"clients/"
 
-        proxy.lose(base64.b64encode(keys_of_clients[: len(keys_of_clients) // 3 * 3]))
+        proxy.lose(store._client.keys.root + b"clients/")
         await store._client.revoke(store.session_id)
 
         await recorder.wait_for(Changed.SESSION_LOST)
@@ -245,7 +243,7 @@ async def test_changes_during_an_outage_are_reported(etcd: EtcdServer, cluster: 
 async def test_changes_behind_a_silent_connection_are_reported(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
     """As behind a firewall that has forgotten a connection, or at a member that is cut off from the others."""
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
-    store._gateway.limit_s = SILENCE_S
+    store._calls.limit_s = SILENCE_S
     async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         await store.topics()
@@ -258,7 +256,7 @@ async def test_changes_behind_a_silent_connection_are_reported(etcd: EtcdServer,
 
 async def test_copy_behind_a_silent_connection_follows_again(etcd: EtcdServer, cluster: str, proxy: Proxy) -> None:
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
-    store._gateway.limit_s = SILENCE_S
+    store._calls.limit_s = SILENCE_S
     async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         position = (await store.changes(None)).position
 
@@ -277,7 +275,7 @@ async def test_deletion_that_is_reported_late_does_not_concern_the_next_topic(
     etcd: EtcdServer, cluster: str, proxy: Proxy
 ) -> None:
     store = EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS)
-    store._gateway.limit_s = SILENCE_S
+    store._calls.limit_s = SILENCE_S
     async with store, EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         fence = await create_and_lead(other)
@@ -299,7 +297,7 @@ async def test_deletion_that_is_reported_late_does_not_concern_the_next_topic(
 async def test_more_missed_changes_than_fit_into_a_response_are_reported(
     etcd: EtcdServer, cluster: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "RESPONSE_BYTES_MAX", 6 << 20)
+    monkeypatch.setattr(calls, "RESPONSE_BYTES_MAX", 6 << 20)
     async with (
         EtcdStore([proxy.url], cluster=cluster, session_timeout_ms=LONG_MS) as store,
         EtcdStore([etcd.url], cluster=cluster, session_timeout_ms=LONG_MS) as other,
@@ -375,7 +373,7 @@ class Backup:
 async def test_restored_backup_ends_the_session(fresh_etcd: EtcdServer, tmp_path: Path) -> None:
     """Revisions begin again with that of the backup."""
     store = EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS)
-    store._gateway.limit_s = SILENCE_S
+    store._calls.limit_s = SILENCE_S
     async with store, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
         recorder = EventRecorder(store)
         await create_and_lead(store)
@@ -402,7 +400,7 @@ async def test_restored_backup_is_detected_while_the_watch_is_behind_it(fresh_et
     """What the backup lacks is known from a read; the watch has received nothing."""
     store = EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS)
     watch = store._watch  # not running
-    async with store._gateway, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
+    async with store._calls, EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as other:
         await watch.begin()
         await other.create_topic(ORDERS, THREE_PARTITIONS, {})
         backup = await anyio.to_thread.run_sync(Backup, fresh_etcd, tmp_path)
@@ -452,7 +450,9 @@ async def test_foreign_key_is_survived(etcd: EtcdServer, cluster: str, key: byte
         await store.notify_isr([ORDERS_0])
         (notification,) = await store.isr_notifications()
         root = store._client.keys.root
-        value = (await store._client.get(notification.key.encode()) or KeyValue(b"")).value
+        stored = await store._client.get(notification.key.encode())
+        assert stored is not None
+        value = stored.value
 
         for _ in range(2):
             await store._client.txn([], [Put(root + key, value)])
@@ -542,31 +542,15 @@ async def test_witnessed_renewal_fails_without_the_registration(etcd: EtcdServer
 @pytest.fixture
 def guarded_etcd(fresh_etcd: EtcdServer) -> EtcdServer:
     """A server with authentication: a user for one cluster only."""
-    enable_authentication(fresh_etcd)
+    fresh_etcd.enable_authentication()
     return fresh_etcd
-
-
-def enable_authentication(server: EtcdServer) -> None:
-    prefix = {"key": text("/kactl/ours/"), "range_end": text("/kactl/ours0")}
-    calls: list[tuple[str, dict[str, Any]]] = [
-        ("user/add", {"name": "root", "password": "root"}),
-        ("role/add", {"name": "root"}),
-        ("user/grant", {"user": "root", "role": "root"}),
-        ("user/add", {"name": "kactl", "password": "secret"}),
-        ("role/add", {"name": "kactl"}),
-        ("role/grant", {"name": "kactl", "perm": {"permType": "READWRITE", **prefix}}),
-        ("user/grant", {"user": "kactl", "role": "kactl"}),
-        ("enable", {}),
-    ]
-    for path, body in calls:
-        server.call(f"/v3/auth/{path}", body)
 
 
 async def test_user_works_within_the_prefix(guarded_etcd: EtcdServer) -> None:
     async with EtcdStore([guarded_etcd.url], cluster="ours", user="kactl", password="secret") as store:
         fence = await create_and_lead(store)
         await store.check(fence)
-        store._gateway._token = "expired"
+        store._calls._token = "expired"
 
         assert await store.topics() == ["orders"]
 
@@ -590,6 +574,10 @@ async def test_restart_that_forgets_all_tokens_loses_no_event_and_no_session(gua
         assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
+async def add_user(root: EtcdStore, name: bytes) -> None:
+    await root._calls.write("/etcdserverpb.Auth/UserAdd", field(1, name) + field(2, b"secret"))
+
+
 async def test_signed_token_is_renewed_after_a_change_of_users(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tokens of kind JWT name the revision of the users and roles, and are void once that has changed."""
     require_etcd()
@@ -597,7 +585,7 @@ async def test_signed_token_is_renewed_after_a_change_of_users(tmp_path_factory:
     key = folder / "key"
     key.write_text("a key that only this server has")
     with EtcdServer(folder, options=["--auth-token", f"jwt,priv-key={key},sign-method=HS256,ttl=1h"]) as server:
-        enable_authentication(server)
+        server.enable_authentication()
         async with (
             EtcdStore([server.url], cluster="ours", user="kactl", password="secret") as store,
             EtcdStore([server.url], cluster="ours", user="root", password="root") as root,
@@ -605,9 +593,9 @@ async def test_signed_token_is_renewed_after_a_change_of_users(tmp_path_factory:
             recorder = EventRecorder(store)
             fence = await create_and_lead(store)
 
-            await root._gateway.write("/v3/auth/user/add", b'{"name": "another", "password": "secret"}')
+            await add_user(root, b"another")
             await store.commit(new_write(ALL, leader=2, leader_epoch=1, expected=0), fence)
-            await root._gateway.write("/v3/auth/user/add", b'{"name": "one more", "password": "secret"}')
+            await add_user(root, b"one more")
             assert await store.topics() == ["orders"]
 
             await root.create_topic(TopicRef("more"), {}, {})
@@ -624,14 +612,14 @@ async def test_user_with_too_many_rights_is_reported(
 
 async def test_watches_do_not_log_in_again_at_once(guarded_etcd: EtcdServer) -> None:
     async with EtcdStore([guarded_etcd.url], cluster="ours", user="kactl", password="secret") as store:
-        gateway = store._gateway
-        first = gateway._token
-        gateway._token_since_s = anyio.current_time()
-        gateway.renew_token()
-        assert gateway._token == first
-        gateway._token_since_s -= TOKEN_PAUSE_S
-        gateway.renew_token()
-        assert gateway._token == ""
+        calls = store._calls
+        first = calls._token
+        calls._token_since_s = anyio.current_time()
+        calls.renew_token()
+        assert calls._token == first
+        calls._token_since_s -= TOKEN_PAUSE_S
+        calls.renew_token()
+        assert calls._token == ""
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from kactl.errors import StoreUnavailable
 from kactl.stores.etcd import EtcdStore
+from kactl.stores.etcd.calls import EtcdError
 from tests.support.certificates import Authority
 from tests.support.etcd_server import EtcdServer, ServerTls, require_etcd
 from tests.support.store_clients import create_and_lead
@@ -60,3 +61,18 @@ async def test_plain_client_of_an_https_server_is_refused(https_etcd: EtcdServer
     with pytest.raises(StoreUnavailable, match="http://"):
         async with store:
             pass
+
+
+async def test_client_certificate_names_the_user(
+    tmp_path_factory: pytest.TempPathFactory, tls: ServerTls, cluster: str
+) -> None:
+    require_etcd()
+    with EtcdServer(tmp_path_factory.mktemp("users"), tls=tls) as server:
+        server.enable_authentication()
+        async with EtcdStore([server.url], cluster="ours", tls=tls.client_context()) as store:
+            await create_and_lead(store)
+            assert await store.topics() == ["orders"]
+
+        with pytest.raises(EtcdError, match="grant the user"):
+            async with EtcdStore([server.url], cluster=cluster, tls=tls.client_context()):
+                pass

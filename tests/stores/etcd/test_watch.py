@@ -2,11 +2,10 @@
 
 from collections.abc import AsyncGenerator
 
-import msgspec
 import pytest
 
 from kactl.stores.etcd import EtcdStore
-from kactl.stores.etcd.messages import KeyValue, WatchEvent, WatchResult
+from kactl.stores.etcd.messages import CLASSES, WatchResponse, watch_response
 from kactl.stores.etcd.watch import ClusterWatch
 
 pytestmark = pytest.mark.anyio
@@ -33,10 +32,14 @@ def watch(store: EtcdStore) -> ClusterWatch:
     return store._watch
 
 
-def result(*revisions: int, fragment: bool = False) -> WatchResult:
+def encoded(*revisions: int, fragment: bool = False) -> bytes:
     """Events of a key that means nothing to the store."""
-    events = [WatchEvent(KeyValue(b"/kactl/kactl/other", mod_revision=revision)) for revision in revisions]
-    return WatchResult(events=events, fragment=fragment)
+    events = [{"kv": {"key": b"/kactl/kactl/other", "mod_revision": revision}} for revision in revisions]
+    return CLASSES["WatchResponse"](events=events, fragment=fragment).SerializeToString()
+
+
+def result(*revisions: int, fragment: bool = False) -> WatchResponse:
+    return watch_response.parse(encoded(*revisions, fragment=fragment))
 
 
 async def test_watch_continues_within_the_revision_at_which_a_fragment_ended(watch: ClusterWatch) -> None:
@@ -59,12 +62,12 @@ async def test_recording_begins_behind_what_was_received_before_it(watch: Cluste
 async def test_stream_without_leadership_ends_when_leadership_is_needed(
     store: EtcdStore, watch: ClusterWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lines(path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+    async def responses(method: str, request: bytes) -> AsyncGenerator[bytes, None]:
         for revision in (6, 9):
-            yield msgspec.json.encode({"result": {"events": [{"kv": {"key": b"other", "mod_revision": revision}}]}})
+            yield encoded(revision)
             await watch.record()
 
-    monkeypatch.setattr(store._gateway, "lines", lines)
+    monkeypatch.setattr(store._calls, "responses", responses)
     await watch._stream(watch._interval())
 
     assert watch._seen == 6  # the next stream continues here, and has the leadership written at 7 and 8
