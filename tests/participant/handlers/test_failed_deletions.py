@@ -297,7 +297,7 @@ async def test_topic_that_replaces_an_undeleted_one_has_another_handler(network:
         await settle()
         handled.scripts[ORDERS_0, "stop"] = raising(OSError("busy"))
         handled.calls.clear()
-        assert await network.lead_and_follow(1, second, epoch=2) == [103]
+        assert await network.lead_and_follow(1, second, epoch=2) == [56]
         await network.clock.advance(1_000)
         assert handled.statuses == [FAILED, READY]
         assert handled.calls_of() == ["delete"]
