@@ -40,6 +40,8 @@ AnyHandle = SimHandle | SimTimer
 # the schedule holds the task back.
 LIVELOCK_STEPS: Final = 100_000
 LIVELOCK_STEPS_PER_TASK: Final = 4 * HOLD_WAVES_MAX
+# More than the largest clusters have.
+LIVELOCK_TASKS_MAX: Final = 10_000
 # Steps of a whole run. At some 10 us each, a run of this length takes minutes.
 STEPS_MAX: Final = 20_000_000
 
@@ -212,7 +214,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise self.halted_by
 
     def _raise_steps_limit(self) -> None:
-        """Allow more steps, if there are many tasks.
+        """Allow more steps, once, if there are many tasks, but not for all of those that a livelock creates.
 
         Raises:
             Livelock: too many steps have run without any progress of time.
@@ -220,10 +222,11 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         if self.steps > self._steps_max:
             raise StepLimit(f"{self._steps_max} steps ran in {self._now_s:.3f} s of virtual time", self.waiting())
-        allowed = max(LIVELOCK_STEPS, LIVELOCK_STEPS_PER_TASK * len(self._tasks))
-        if self.steps > self._steps_before + allowed:
+        allowed = self._steps_limit - self._steps_before
+        more = LIVELOCK_STEPS_PER_TASK * min(len(self._tasks), LIVELOCK_TASKS_MAX)
+        if allowed > LIVELOCK_STEPS or more <= allowed:
             raise Livelock(f"{allowed} steps ran at {self._now_s:.6f} s", self.waiting())
-        self._steps_limit = min(self._steps_before + allowed, self._steps_max)
+        self._steps_limit = min(self._steps_before + more, self._steps_max)
 
     def halt(self, error: Exception) -> None:
         """End the run after the current step: `sim.run` raises this error, which no task can catch."""

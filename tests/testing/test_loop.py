@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import itertools
 import random
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import anyio.to_thread
 import pytest
 
 from kactl.testing import Deadlock, Livelock, RealWorld, Schedule, SimLoop, StepLimit, sim
+from kactl.testing import loop as loop_module
 
 from .running import this_loop
 
@@ -242,6 +244,20 @@ def test_steps_of_many_tasks_at_one_time_are_no_livelock() -> None:
             await asyncio.sleep(0)
 
     sim.run(main)
+
+
+def test_livelock_that_creates_tasks_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "LIVELOCK_TASKS_MAX", 1_000)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for step in itertools.count():
+                if step % 50 == 0:
+                    tasks.start_soon(anyio.sleep_forever)
+                await asyncio.sleep(0)
+
+    with pytest.raises(Livelock, match="200000 steps ran at"):
+        sim.run(main)
 
 
 def test_run_with_too_many_steps_is_ended() -> None:
