@@ -73,8 +73,8 @@ class EtcdStore:
             and raised to the server's minimum. A call that gets no answer raises StoreUnavailable after that time.
         max_in_flight: maximum number of concurrent transactions of one large call.
         batch_partitions: maximum number of rows in one transaction; None for as many as the server accepts.
-        user, password: of etcd's authentication.
-        tls: for https; None for the certificates that the system trusts.
+        user, password: of etcd's authentication; without them, the client certificate of `tls` names the user.
+        tls: for https; None for the certificates that the system trusts. Its ALPN protocols are set.
         rng: draws the order of the endpoints and the names of notifications; by default from the operating system.
         clock: for the times of sessions, and those that are stored; by default the machine's.
 
