@@ -14,6 +14,7 @@ from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import anyio.to_thread
 
 from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
@@ -291,7 +292,10 @@ class Calls:
             if connection is not None:
                 connection.close()
             parts = urlsplit(url)
-            tls = (self._tls or ssl.create_default_context()) if parts.scheme == "https" else None
+            if parts.scheme == "https" and self._tls is None:
+                # Reading the system's certificates takes a tenth of a second.
+                self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
+            tls = self._tls if parts.scheme == "https" else None
             port = parts.port or (443 if tls else 80)
             connection = await connect(parts.hostname or "", port, tls)
             try:
