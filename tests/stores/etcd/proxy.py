@@ -2,9 +2,31 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from typing import Final, Self
 
 _TURNS: Final = 10
+# What a client of HTTP/2 begins with, and the frames that follow: a length, a type, flags and a stream.
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEAD: Final = 9
+_HEADERS: Final = 1
+
+
+class _Frames:
+    """Finds the frames in what one side sends."""
+
+    def __init__(self) -> None:
+        self._read = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Yields type, stream and content of each frame that is complete."""
+        read = self._read
+        read += data
+        if read.startswith(_PREFACE):
+            del read[: len(_PREFACE)]
+        while len(read) >= _HEAD and len(read) >= (end := _HEAD + int.from_bytes(read[:3])):
+            yield read[3], int.from_bytes(read[5:_HEAD]), bytes(read[_HEAD:end])
+            del read[:end]
 
 
 class Proxy:
@@ -66,7 +88,7 @@ class Proxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
         try:
-            losing = asyncio.Event()
+            losing: set[int] = set()  # streams
             ends = [
                 asyncio.ensure_future(self._requests(reader, to_server, losing)),
                 asyncio.ensure_future(self._responses(from_server, writer, losing)),
@@ -82,22 +104,25 @@ class Proxy:
             with contextlib.suppress(OSError):
                 await to_server.wait_closed()
 
-    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: set[int]) -> None:
+        frames = _Frames()
         with contextlib.suppress(OSError):
             while data := await source.read(1 << 20):
-                if self._left and self._marker in data:
-                    self._left -= 1
-                    losing.set()
+                for _, stream, content in frames.feed(data):
+                    if self._left and self._marker in content:
+                        self._left -= 1
+                        losing.add(stream)
                 sink.write(data)
                 await sink.drain()
 
-    async def _responses(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: asyncio.Event) -> None:
-        age = self._age
+    async def _responses(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: set[int]) -> None:
+        age, frames = self._age, _Frames()
         with contextlib.suppress(OSError):
             while data := await source.read(1 << 16):
                 if age != self._age:
                     continue
-                if losing.is_set():
+                # The response, and not a frame of the connection: the server has acted.
+                if any(kind == _HEADERS and stream in losing for kind, stream, _ in frames.feed(data)):
                     self.lost += 1
                     return
                 sink.write(data)
