@@ -104,7 +104,6 @@ def plan_leader_and_isr(
     local_ids = _local(hosted.topic_id, rows, b"")
     local_epoch = _local(hosted.leader_epoch, rows, NO_EPOCH)
     failed = _local(hosted.failed, rows, False)
-
     undeleted = _local(hosted.undeleted, rows, False)
 
     has_id = ids != b""

@@ -297,7 +297,11 @@ class Calls:
                 self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
             tls = self._tls if parts.scheme == "https" else None
             port = parts.port or (443 if tls else 80)
-            connection = await connect(parts.hostname or "", port, tls)
+            try:
+                with anyio.fail_after(self.limit_s / _ATTEMPTS_PER_LIMIT):
+                    connection = await connect(parts.hostname or "", port, tls)
+            except TimeoutError:
+                raise NotExecuted("no connection in time") from None
             try:
                 self._opened()[url] = connection
             except IllegalState:
@@ -335,23 +339,29 @@ class _Call:
             EtcdError: it is longer than any that the store asks for, or not etcd's.
             ConnectionLost, NotExecuted: the stream has failed.
         """
-        read = self._read
-        while len(read) < _PREFIX.size or len(read) < _PREFIX.size + _PREFIX.unpack_from(read)[1]:
+        prefix = await self._next(_PREFIX.size)
+        if prefix is None and not self._read:
+            return None
+        if prefix is not None:
+            is_compressed, size = _PREFIX.unpack(prefix)
+            if is_compressed or size > RESPONSE_BYTES_MAX:
+                what = "a compressed response" if is_compressed else f"a response of {size} bytes"
+                raise EtcdError(f"{what}, which is not etcd's", UNAVAILABLE)
+            message = await self._next(size)
+            if message is not None:
+                return message
+        raise ConnectionLost("the response ends within a message")
+
+    async def _next(self, size: int) -> bytes | None:
+        """Returns the next bytes; None if there are fewer."""
+        while len(self._read) < size:
             part = await self._stream.part()
             if part is None:
-                if read:
-                    raise ConnectionLost("the response ends within a message")
                 return None
-            read += part
-            if len(read) >= _PREFIX.size:
-                is_compressed, size = _PREFIX.unpack_from(read)
-                if is_compressed or size > RESPONSE_BYTES_MAX:
-                    what = "a compressed response" if is_compressed else f"a response of {size} bytes"
-                    raise EtcdError(f"{what}, which is not etcd's", UNAVAILABLE)
-        end = _PREFIX.size + _PREFIX.unpack_from(read)[1]
-        message = bytes(read[_PREFIX.size : end])
-        del read[:end]
-        return message
+            self._read += part
+        found = bytes(self._read[:size])
+        del self._read[:size]
+        return found
 
     def check_status(self) -> None:
         """Raise the error that the complete response contains.

@@ -33,8 +33,8 @@ _STREAM_WINDOW: Final = 4 * 1024 * 1024
 _CONNECTION_WINDOW: Final = 64 * 1024 * 1024
 # With more than this unsent, the server does not read: requests wait for it, acknowledgements of its frames do not.
 UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
-# A connection has 2^30 streams. One that has opened half of them takes no more.
-_STREAMS_MAX: Final = 1 << 29
+# Ids of streams end at 2^31. A connection that has used half of them takes no more streams.
+_STREAM_ID_MAX: Final = 1 << 30
 _INITIAL_WINDOW: Final = 65_535
 # Position of a frame's type, and the type of the first frame.
 _FRAME_TYPE: Final = 3
@@ -70,7 +70,6 @@ class Connection(asyncio.Protocol):
             },
         )
         self._streams: dict[int, Stream] = {}
-        self._opened = 0
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._stream_ended = asyncio.Event()
@@ -81,7 +80,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_usable(self) -> bool:
         """Whether new streams can be opened."""
-        return self._lost is None and self._opened < _STREAMS_MAX
+        return self._lost is None and self._frames.highest_outbound_stream_id < _STREAM_ID_MAX
 
     @property
     def silent_s(self) -> float:
@@ -104,7 +103,6 @@ class Connection(asyncio.Protocol):
             await self._stream_ended.wait()
         number = self._frames.get_next_available_stream_id()
         self._frames.send_headers(number, list(headers))
-        self._opened += 1
         if self._waiting_since_s is None:
             self._waiting_since_s = self._clock()
         stream = self._streams[number] = Stream(self, number)

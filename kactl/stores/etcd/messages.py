@@ -1,7 +1,7 @@
 """Requests and responses of etcd's gRPC services, as far as the store uses them.
 
-Requests are few and small, and are encoded here, large transactions from templates; see `leadership`. Responses are
-decoded by the protobuf library: a takeover reads hundreds of thousands of keys.
+Requests are few and small, and are encoded here. Responses are decoded by the protobuf library: a takeover reads
+hundreds of thousands of keys.
 
 Source: etcd's rpc.proto and kv.proto; https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/,
 https://protobuf.dev/programming-guides/encoding/.
@@ -154,7 +154,7 @@ def version_compare(key: bytes, version: int) -> bytes:
 def put_operation(key: bytes, value: bytes) -> bytes:
     """Returns the field of a transaction with a `Put` that succeeds.
 
-    Large transactions are built from this and the function above, which take a quarter of the time of `txn`.
+    Large transactions are built from this and the function above, which take less than half the time of `txn`.
     """
     put = b"\x0a%b%b\x12%b%b" % (_length(key), key, _length(value), value)
     operation = b"\x12%b%b" % (_length(put), put)

@@ -1,5 +1,6 @@
 """Calls of members of etcd: of those that stop, take over, or are silent, and of servers that send something else."""
 
+import contextlib
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -335,6 +336,22 @@ async def test_slow_response_leaves_the_connection_if_others_arrive(calls: Calls
         tasks.cancel_scope.cancel()
 
     assert len(member.connections) == 1
+
+
+async def test_connection_that_cannot_be_opened_is_given_up(calls: Calls, members: tuple[Member, Member]) -> None:
+    """As behind a firewall that discards packets. A watch has no time limit of its own."""
+    calls.limit_s = SHORT_MS / 1000
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as stack:
+        for _ in range(3):  # more than wait to be accepted
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        calls._endpoints[0] = f"http://127.0.0.1:{full.getsockname()[1]}"
+
+        with anyio.fail_after(LIMIT_MS / 1000), pytest.raises(StoreUnavailable, match="no connection in time"):
+            await watched(calls)
+
+        assert await calls.write(TXN, b"x") == b""  # at the other member
 
 
 # -- servers that are not etcd

@@ -507,7 +507,7 @@ async def test_full_server_is_reported_with_its_remedy(tmp_path_factory: pytest.
             large = {"note": "x" * 500_000}
 
             async def fill() -> None:
-                for _ in range(20):
+                for _ in range(1_000):  # the server measures its size ten times a second
                     await store.set_topic_config("orders", large)
 
             with pytest.raises(StoreError, match="alarm disarm") as raised:
