@@ -5,7 +5,7 @@ closed and opened again make collections of 100 ms, during which brokers receive
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,23 +24,28 @@ from .listener_stub import ControllerStub, listening, until
 pytestmark = pytest.mark.anyio
 
 CREATE_TOPICS = 19
+Alive = Callable[[], list[object]]
 OF_A_CONNECTION = (Connection, Frames, PeerRejected, Relay, Slot, Stream)
 
 
 @pytest.fixture
-def no_collections() -> Iterator[None]:
+def alive() -> Iterator[Alive]:
+    """Objects of connections that were opened since; without the garbage collector.
+
+    What earlier tests left does not count: an exception among a test's parameters holds the frames that it passed.
+    """
     gc.collect()
     gc.disable()
-    yield
+    earlier = {id(one): one for one in of_connections()}
+    yield lambda: [one for one in of_connections() if id(one) not in earlier]
     gc.enable()
 
 
-def alive() -> list[object]:
+def of_connections() -> list[object]:
     return [candidate for candidate in gc.get_objects() if isinstance(candidate, OF_A_CONNECTION)]
 
 
-@pytest.mark.usefixtures("no_collections")
-async def test_connections_that_ended_after_a_response_are_freed() -> None:
+async def test_connections_that_ended_after_a_response_are_freed(alive: Alive) -> None:
     async with listening(ControllerStub()) as (_, port):
         for _ in range(3):
             async with connected(port) as client:
@@ -49,8 +54,7 @@ async def test_connections_that_ended_after_a_response_are_freed() -> None:
         await until(lambda: not alive())
 
 
-@pytest.mark.usefixtures("no_collections")
-async def test_connections_that_the_peer_aborted_are_freed() -> None:
+async def test_connections_that_the_peer_aborted_are_freed(alive: Alive) -> None:
     async with listening(ControllerStub()) as (listener, port):
         for _ in range(3):
             async with connected(port) as client:
@@ -61,9 +65,8 @@ async def test_connections_that_the_peer_aborted_are_freed() -> None:
         await until(lambda: not alive())
 
 
-@pytest.mark.usefixtures("no_collections")
 @pytest.mark.parametrize("name", [name for name, _ in hostile(APIS[CREATE_TOPICS], 0)])
-async def test_connections_with_a_rejected_request_are_freed(name: str) -> None:
+async def test_connections_with_a_rejected_request_are_freed(name: str, alive: Alive) -> None:
     content = dict(hostile(APIS[CREATE_TOPICS], 0))[name]
     async with listening(ControllerStub()) as (listener, port):
         async with connected(port) as client:
