@@ -104,10 +104,10 @@ def plan_leader_and_isr(
     local_ids = _local(hosted.topic_id, rows, b"")
     local_epoch = _local(hosted.leader_epoch, rows, NO_EPOCH)
     failed = _local(hosted.failed, rows, False)
-    undeleted = _local(hosted.undeleted, rows, False)
+    differs = hosted.differs(states, rows)
+    undeleted = _local(hosted.undeleted, rows, False) & (differs | hosted.contradicts(states, rows))
 
     has_id = ids != b""
-    contradicts = has_id & (local_ids != b"") & (ids != local_ids)
     role, controller = _local(hosted.role, rows, Role.NONE), _local(hosted.controller_epoch, rows, NO_EPOCH)
     _put_deleted(states, hosted, ids, rows == ABSENT, (role, local_epoch, controller))
     restarts = (role == Role.STOPPED) & (states.leader_epoch == local_epoch) & (controller_epoch > controller)
@@ -115,9 +115,9 @@ def plan_leader_and_isr(
     id_only = ~failed & known & (states.leader_epoch == local_epoch) & has_id & (local_ids == b"")
     ours = some(states.replicas == broker)
     error = choose(
-        failed | (contradicts & undeleted),
+        failed | undeleted,
         ErrorCode.KAFKA_STORAGE_ERROR,
-        contradicts,
+        differs,
         ErrorCode.INCONSISTENT_TOPIC_ID,
         newer & ours,
         ErrorCode.NONE,

@@ -104,11 +104,12 @@ class Handover:
 
         A controller that ended may have left them here. They were named by earlier controllers only: of two topics
         that one controller has named, the request may be about the earlier one, and late. Or they were to be deleted
-        before, and could not be.
+        before, and could not be. A topic without an id is told apart by the leadership that a later controller names:
+        it has read what earlier ones had stored.
         """
         hosted, states = self._hosted, request.states
         rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
-        rows = rows[hosted.differs(states, rows)]
+        rows = rows[hosted.differs(states, rows) | hosted.contradicts(states, rows)]
         named_by = np.maximum(hosted.sender_epoch[rows], hosted.controller_epoch[rows])
         is_left = (named_by < request.controller_epoch) | hosted.undeleted[rows]
         rows = rows[~hosted.failed[rows] & is_left]

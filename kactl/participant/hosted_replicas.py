@@ -258,6 +258,24 @@ class HostedReplicas:
         found: Bools = (rows != ABSENT) & (ids != b"") & (local != b"") & (ids != local)
         return found
 
+    def contradicts(self, states: PartitionStates, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: the rows of a request that are hosted for another topic, if the request is a later one.
+
+        Without equal ids, leaderships show that: within the life of a topic leader epochs do not decrease, and each has
+        one leader. A replica that was stopped has the epoch of that request, but not its leader.
+
+        Args:
+            rows: of the partitions; ABSENT for those that are not hosted.
+        """
+        if not len(self.topic_id):
+            return np.zeros(len(rows), np.bool_)
+        ids, local = ids_of(states.topics)[states.topic], self.leader_epoch[rows]
+        is_same = (ids != b"") & (ids == self.topic_id[rows])
+        served = (self.role[rows] == Role.LEADER) | (self.role[rows] == Role.FOLLOWER)
+        other_leader = served & (states.leader_epoch == local) & (states.leader != self.leader[rows])
+        found: Bools = (rows != ABSENT) & ~is_same & ((states.leader_epoch < local) | other_leader)
+        return found
+
     def stop(self, rows: RowNumbers, leader_epoch: Ints, *, controller_epoch: int) -> None:
         """Mark replicas as stopped; their data and epochs remain.
 

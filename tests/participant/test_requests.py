@@ -142,6 +142,68 @@ async def test_later_controller_replaces_a_replica_of_an_earlier_topic(network: 
         assert await network.lead_and_follow(1, old.but(leader_epoch=9), epoch=2) == [103]
 
 
+@pytest.mark.parametrize(
+    ("stop", "created", "call"),
+    [
+        (False, StateRow(ORDERS_0), "leads orders-0 at 0 with (1, 2, 3)"),
+        (True, StateRow(ORDERS_0), "leads orders-0 at 0 with (1, 2, 3)"),
+        (False, StateRow(ORDERS_0, leader_epoch=4), "leads orders-0 at 4 with (1, 2, 3)"),
+        (False, StateRow(ORDERS_0, leader=3, topic_id=ID_A), "follows 3 for orders-0 at 0"),
+    ],
+    ids=["lower epoch", "lower epoch, stopped", "other leader", "lower epoch, with an id"],
+)
+async def test_later_controller_replaces_a_replica_of_an_earlier_topic_without_an_id(
+    network: Network, stop: bool, created: StateRow, call: str
+) -> None:
+    """The request to delete the replica was lost with the controller that had queued it."""
+    recorder = Recorder()
+    async with network.participant(listener=recorder) as participant:
+        await network.send(1, leader_and_isr(StateRow(ORDERS_0, leader=2, leader_epoch=4)))
+        if stop:
+            await network.send(1, stop_replica(ORDERS_0))
+        recorder.calls.clear()
+        assert await network.lead_and_follow(1, created) == [11]
+
+        recorder.failing = {ORDERS_0}
+        assert await network.lead_and_follow(1, created, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        recorder.failing = set()
+        assert await network.lead_and_follow(1, created, epoch=2) == [0]
+
+        assert recorder.calls == ["deletes orders-0", call]
+        replica = participant.hosted(ORDERS_0)
+        assert replica is not None
+        assert (replica.leader, replica.leader_epoch) == (created.leader, created.leader_epoch)
+
+
+FOLLOWED = StateRow(ORDERS_0, leader=2, leader_epoch=4, partition_epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("first", "stop_epoch", "sent", "error"),
+    [
+        (FOLLOWED, None, FOLLOWED, 11),
+        (FOLLOWED, None, FOLLOWED.but(partition_epoch=2), 11),
+        (FOLLOWED, None, FOLLOWED.but(leader=3, leader_epoch=5, partition_epoch=4), 0),
+        (FOLLOWED, 5, FOLLOWED.but(leader=3, leader_epoch=5, partition_epoch=4), 0),
+        (FOLLOWED.but(topic_id=ID_A), None, FOLLOWED.but(topic_id=ID_A, leader_epoch=3), 11),
+        (FOLLOWED, None, FOLLOWED.but(topic_id=ID_A), 0),
+    ],
+    ids=["same", "before the leader wrote its ISR", "later", "later, stopped", "lower epoch, same id", "id is new"],
+)
+async def test_later_controller_keeps_the_replica_of_the_same_topic(
+    network: Network, first: StateRow, stop_epoch: int | None, sent: StateRow, error: int
+) -> None:
+    recorder = Recorder()
+    async with network.participant(listener=recorder):
+        await network.send(1, leader_and_isr(first))
+        if stop_epoch is not None:
+            await network.send(1, stop_replica(ORDERS_0, leader_epoch=stop_epoch))
+
+        assert await network.lead_and_follow(1, sent, epoch=2) == [error]
+
+        assert "deletes orders-0" not in recorder.calls
+
+
 async def test_replica_that_could_not_be_deleted_is_deleted_for_the_next_topic(network: Network) -> None:
     """A reassignment has removed it, and ends although the deletion fails. So the topic is deleted without it."""
     recorder = Recorder()
