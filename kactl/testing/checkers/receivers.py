@@ -144,6 +144,10 @@ class Receivers(Checker):
         incarnation.hosted[name] = _Hosted(topic_id, epoch, event, incarnation.controller_epoch, since)
         text = f"broker {fields['broker']}: {name[0]}-{name[1]}"
         if is_zero(topic_id):
+            # Two topics without ids cannot be told apart.
+            if held is not None and self._lives[name[0]] < 2 and epoch <= held.leader_epoch:
+                text += f" is applied under leader epoch {epoch} after {held.leader_epoch}"
+                return Violation("INV-48", text, event=event, contradicts=held.event)
             return None
         if held is not None and not is_zero(held.topic_id):
             # A controller that ended may have left a replica of an earlier topic. Participants delete it then, and one

@@ -281,6 +281,18 @@ def test_applying_a_leader_epoch_again_breaks_inv_48(epoch: int) -> None:
     assert one.found == ["INV-48"]
 
 
+@pytest.mark.parametrize("is_again", [True, False], ids=["created again", "created once"])
+def test_leader_epochs_of_topics_without_ids_are_compared_until_the_name_is_used_again(is_again: bool) -> None:
+    one = story()
+    if is_again:
+        one.commit({"topics/t1": None, "leadership/t1/0": None})
+        one.topic({0: [1, 2]}, operation="create_topic")
+    apply(one, 2, epoch=3, topic_id="00")
+    apply(one, 2, epoch=2, topic_id="00")
+
+    assert one.found == ([] if is_again else ["INV-48"])
+
+
 @pytest.mark.parametrize(("epoch", "found"), [(2, ["INV-48"]), (3, []), (-2, [])])
 def test_stop_of_an_earlier_leader_epoch_breaks_inv_48(epoch: int, found: list[str]) -> None:
     one = story()
