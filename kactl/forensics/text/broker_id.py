@@ -9,10 +9,12 @@ from kactl.forensics.event_types import Role
 MEMORY_LIMIT: Final = 100_000
 
 _CONTROLLER: Final = re.compile(
-    rb"(?:(?:Quorum)?Controller(?:Server)? id=|controllerId=|[Cc]ontroller |^Topic Deletion Manager )(\d+)"
+    rb"(?:(?:Quorum)?Controller(?:Server)? id=|controllerId=|[Cc]ontroller |^Topic Deletion Manager |"
+    rb"^Controller-|^delete-topics-thread-|^[A-Z]\w+Listener on )(\d+)"
 )
 _BROKER: Final = re.compile(
-    rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker(?:LifecycleManager|Server)?|KafkaServer|RaftManager) id=|brokerId=)(\d+)"
+    rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker(?:LifecycleManager|Server)?|KafkaServer|RaftManager) id=|^Kafka Server |"
+    rb"brokerId=)(\d+)"
 )
 _EPOCH: Final = re.compile(rb"epoch=(\d+)")
 _PARTITION: Final = re.compile(
