@@ -105,6 +105,16 @@ DUMP = (
 KACTL = (
     '{"kind":"controller","seq":1,"time_ms":1714550400123,"controller_epoch":5,"what":"elected","controller_id":7}\n'
 )
+# As a broker writes it for as long as no server of ZooKeeper responds, until 2.1 with ZkClient.
+OUTAGE = "".join(
+    f"[{TS}] INFO {text} ({logger})\n"
+    for text, logger in (
+        ("Opening socket connection to server zk1/10.0.0.7:2181.", "org.apache.zookeeper.ClientCnxn"),
+        ("Socket error occurred: zk1/10.0.0.7:2181: Connection refused", "org.apache.zookeeper.ClientCnxn"),
+        ("zookeeper state changed (Disconnected)", "org.I0Itec.zkclient.ZkClient"),
+        ("Initiating client connection, connectString=zk1:2181", "org.apache.zookeeper.ZooKeeper"),
+    )
+)
 KINDS = {
     "state-change": (f"{STANDARD}\n", Kind.STATE_CHANGE, "standard", 2),
     "controller": (CONTROLLER, Kind.CONTROLLER, "standard", 1),
@@ -135,6 +145,20 @@ KINDS = {
         2,
     ),
     "short names of another program": (f"[{TS}] INFO Resigning as chairman (logger)\n", Kind.FOREIGN, "", None),
+    "a broker's client of ZooKeeper": (OUTAGE, Kind.SERVER, "standard", None),
+    "a client of ZooKeeper in another program": (
+        f"{OUTAGE}[{TS}] INFO Hello (org.apache.hadoop.hbase.X)\n",
+        Kind.FOREIGN,
+        "",
+        None,
+    ),
+    "a server of ZooKeeper": (
+        f"{OUTAGE}[{TS}] INFO Expiring session 0x15d, timeout of 6000ms exceeded "
+        "(org.apache.zookeeper.server.ZooKeeperServer)\n",
+        Kind.FOREIGN,
+        "",
+        None,
+    ),
     "zookeeper": (f"[{TS}] INFO Hello (org.apache.zookeeper.Server)\n", Kind.FOREIGN, "", None),
     "gc": ("[0.007s][info][gc] Using G1\n", Kind.FOREIGN, "", None),
     "nothing": ("", Kind.EMPTY, "", None),
@@ -187,6 +211,17 @@ def test_broker_is_taken_from_the_configuration_dump(tmp_path: Path) -> None:
     )
 
     assert _file(tmp_path, text, "kafka-4/server.log").broker == 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[Kafka Server 1], started (kafka.server.KafkaServer)",
+        "Partition [a-b-0,3] on broker 1: Shrinking ISR from 1,2 to 1 (kafka.cluster.Partition)",
+    ],
+)
+def test_broker_is_taken_from_lines_before_1_0(tmp_path: Path, line: str) -> None:
+    assert _file(tmp_path, OTHER + f"[{TS}] INFO {line}\n", "kafka-4/server.log").broker == 1
 
 
 def test_file_of_several_brokers_has_no_broker(tmp_path: Path) -> None:

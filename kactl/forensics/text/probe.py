@@ -35,8 +35,17 @@ _PACKED: Final = {
     "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
 }
 _KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
+# The client of ZooKeeper in a broker. Its lines alone, as during an outage, do not show which program wrote them.
+_ZOOKEEPER_CLIENT: Final = (
+    b"org.apache.zookeeper.ClientCnxn",
+    b"org.apache.zookeeper.ZooKeeper",
+    b"org.apache.zookeeper.client.",
+    b"org.I0Itec.zkclient.",
+)
 # `broker-3/state-change.log`, `kafka_3.log`, `node3`: only used if no line contains a broker id.
 _IN_PATH: Final = re.compile(r"(?:broker|kafka|node|controller|server)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+# Up to 0.11, outside of brackets.
+_PARTITION_ON: Final = re.compile(rb"Partition \[[\w.-]+,\d+\] on broker (\d+): ")
 _NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
 _CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
 _ID_DIGITS: Final = 10
@@ -192,7 +201,8 @@ def _kind(fields: "Sequence[_Fields]") -> Kind:
     if ours * 2 >= total:
         return Kind.CONTROLLER
     kafka = sum(count for logger, count in loggers.items() if short is not None or logger.startswith(_KAFKA))
-    return Kind.SERVER if kafka else Kind.FOREIGN
+    is_of_client = all(logger.startswith(_ZOOKEEPER_CLIENT) for logger in loggers)
+    return Kind.SERVER if kafka or (loggers and is_of_client) else Kind.FOREIGN
 
 
 def _short_names(fields: "Sequence[_Fields]") -> set[bytes] | None:
@@ -217,6 +227,7 @@ def _broker(fields: "Sequence[_Fields]", sample: Sequence[bytes], path: str) -> 
     """Returns the broker that the lines, or else the path, name; None if there is no such broker, or several."""
     prefixes = Prefixes()
     ids = {prefix.speaker for line in fields if (prefix := prefixes[line[2]]).speaker is not None}
+    ids |= {match[1] for line in fields if (match := _PARTITION_ON.match(line[3])) is not None}
     if not ids:
         ids = {match[1] for line in sample if (match := _NODE_ID.search(line)) is not None}
     if ids:
