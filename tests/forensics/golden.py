@@ -4,6 +4,7 @@ from typing import Any, Final, NamedTuple
 
 STATE: Final = "state.change.logger"
 CONTROLLER: Final = "kafka.controller.KafkaController"
+SELECTOR: Final = "kafka.controller.OfflinePartitionLeaderSelector"
 PARTITION: Final = "kafka.cluster.Partition"
 CLIENT: Final = "org.apache.zookeeper.ClientCnxn"
 QUORUM: Final = "org.apache.kafka.controller.QuorumController"
@@ -26,6 +27,9 @@ _METADATA_STATE: Final = (
 )
 _LEGACY_STATE: Final = (
     "(LeaderAndIsrInfo:(Leader:2,ISR:2,3,LeaderEpoch:7,ControllerEpoch:4),ReplicationFactor:3),AllReplicas:1,2,3)"
+)
+_STATE_0_10: Final = (
+    "PartitionState(controllerEpoch=4, leader=2, leaderEpoch=7, isr=[2, 3], zkVersion=12, replicas=[1, 2, 3])"
 )
 TP: Final = {"topic": "a-b-0", "partition": 3}
 _HELD: Final = {"leader": 2, "leader_epoch": 7, "isr": [2, 3], "partition_epoch": 12, "replicas": [1, 2, 3]}
@@ -702,6 +706,38 @@ GOLDEN: Final = (
         _B | TP | {"isr": [2, 1]},
         PARTITION,
     ),
+    Golden(
+        "I1-0.8",
+        "Partition [a-b-0,3] on broker 2: Shrinking ISR from 1,2,3 to 2,3",
+        _B | TP | {"prev_isr": [1, 2, 3], "isr": [2, 3]},
+        PARTITION,
+    ),
+    Golden(
+        "I2-0.8",
+        "Partition [a-b-0,3] on broker 2: Expanding ISR from 2 to 2,3",
+        _B | TP | {"prev_isr": [2], "isr": [2, 3]},
+        PARTITION,
+    ),
+    Golden(
+        "I3-0.8",
+        "Partition [a-b-0,3] on broker 2: ISR updated to [2,3] and zkVersion updated to [13]",
+        _B | TP | {"isr": [2, 3], "partition_epoch": 13},
+        PARTITION,
+        "TRACE",
+    ),
+    Golden(
+        "I4-0.8",
+        "Partition [a-b-0,3] on broker 2: Cached zkVersion [12] not equal to that in zookeeper, skip updating ISR",
+        _B | TP | {"partition_epoch": 12},
+        PARTITION,
+    ),
+    Golden(
+        "B6-0.11",
+        "Partition [a-b-0,3] on broker 2: a-b-0-3 starts at Leader Epoch 7 from offset 1000. Previous Leader Epoch "
+        "was: 6",
+        _B | TP | {"leader_epoch": 7, "log_end": 1000, "prev_leader_epoch": 6},
+        PARTITION,
+    ),
     # -- KRaft ---------------------------------------------------------------------------------------------------------
     Golden(
         "K1",
@@ -838,6 +874,18 @@ GOLDEN: Final = (
         level="TRACE",
     ),
     Golden(
+        "R0a",
+        "Controller 1 epoch 5 changed state of replica 3 for partition [a-b-0,3] to OnlineReplica",
+        _C | TP | {"broker": 3, "from_state": None, "to_state": "OnlineReplica"},
+        level="TRACE",
+    ),
+    Golden(
+        "R0b",
+        "Controller 1 epoch 5 initiated state change of replica 3 for partition [a-b-0,3] to OfflineReplica failed",
+        _C | TP | {"broker": 3, "from_state": None, "to_state": "OfflineReplica"},
+        level="ERROR",
+    ),
+    Golden(
         "R0b",
         "Controller 1 epoch 5 initiated state change of replica 3 for partition [a-b-0,3] from OnlineReplica to "
         "ReplicaDeletionStarted failed",
@@ -849,6 +897,20 @@ GOLDEN: Final = (
         f"Controller 1 epoch 5 sending become-leader LeaderAndIsr request {_LEGACY_STATE} to broker 2 for "
         "partition [a-b-0,3]",
         _C | TP | {"leader": 2, "isr": [2, 3], "leader_epoch": 7, "broker": 2},
+        level="TRACE",
+    ),
+    Golden(
+        "S0a",
+        f"Controller 1 epoch 5 sending become-follower LeaderAndIsr request {_LEGACY_STATE} with correlationId 77 to "
+        "broker 3 for partition [a-b-0,3]",
+        _C | TP | {"leader": 2, "to_state": "follower", "broker": 3, "correlation_id": 77},
+        level="TRACE",
+    ),
+    Golden(
+        "S0b",
+        f"Controller 1 epoch 5 sending UpdateMetadata request {_LEGACY_STATE} to brokers Set(2, 3) for partition "
+        "a-b-0-3",
+        _C | TP | {"leader": 2, "brokers": [2, 3], "correlation_id": None},
         level="TRACE",
     ),
     Golden(
@@ -866,10 +928,161 @@ GOLDEN: Final = (
         level="TRACE",
     ),
     Golden(
+        "S0c",
+        "Controller 1 epoch 5 received response correlationId 77 for a request sent to broker "
+        "id:2,host:host-2,port:9092",
+        _C | {"broker": 2, "correlation_id": 77, "error": None},
+        level="TRACE",
+    ),
+    Golden(
+        "S0c",
+        "Controller 1 epoch 5 received response a.b.SomeResponse@1f2e3d for a request sent to broker Node(2, host-2, "
+        "9092)",
+        _C | {"broker": 2, "correlation_id": None},
+        level="TRACE",
+    ),
+    Golden(
+        "S0d",
+        "Controller 1 epoch 5 sent LeaderAndIsr request (Leader:2,ISR:2,3,LeaderEpoch:7,ControllerEpoch:5) with new "
+        "assigned replica list 2,3 to leader 2 for partition being reassigned [a-b-0,3]",
+        _C | TP | {"request": "LEADER_AND_ISR"},
+        level="TRACE",
+    ),
+    Golden(
+        "S0e",
+        "Controller 1 epoch 5 failed to send LeaderAndIsr request with new assigned replica list 2,3 to leader for "
+        "partition being reassigned [a-b-0,3]",
+        _C | TP | {"reason": "failed to send LeaderAndIsr request with new assigned replica list 2,3"},
+        level="ERROR",
+    ),
+    Golden(
+        "S7d-0.8",
+        "[Controller-1-to-broker-2-send-thread], Controller 1 epoch 5 fails to send request "
+        "Name:StopReplicaRequest;Version:0;CorrelationId:77;AliveBrokers:id:1,host:host-1,port:9092 to broker "
+        "id:2,host:host-2,port:9092. Reconnecting to broker.",
+        _C | {"broker": 2, "error": "java.io.EOFException", "reason": "The other side has closed it."},
+        CONTROLLER,
+        "WARN",
+        "java.io.EOFException: The other side has closed it.\n\tat x.y(Z.scala:1)",
+    ),
+    Golden(
+        "S7d-0.8",
+        "[Controller-1-to-broker-2-send-thread], Controller 1 epoch 5 fails to send request {controller_id=1} to "
+        "broker Node(2, host-2, 9092). Reconnecting to broker.",
+        _C | {"broker": 2, "text": "{controller_id=1}"},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "S7e-0.8",
+        "[Channel manager on controller 1]: Not sending request Name: StopReplicaRequest; Version: 0; CorrelationId: "
+        "77; DeletePartitions: false to broker 2, since it is offline.",
+        {"controller": 1, "broker": 2, "request": "STOP_REPLICA", "reason": "it is offline"},
+        CONTROLLER,
+        "WARN",
+    ),
+    # -- 0.8 to 0.11: controller.log -----------------------------------------------------------------------------------
+    Golden(
+        "C1a-0.8",
+        "[Controller 1]: Broker 1 starting become controller state transition",
+        {"speaker": 1, "controller": 1, "role": "controller"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C2a-0.8",
+        "[Controller 1]: Broker 1 is ready to serve as the new controller with epoch 5",
+        _C,
+        CONTROLLER,
+    ),
+    Golden(
+        "C2c-0.8",
+        "[Controller 1]: Broker 1 resigned as the controller",
+        {"speaker": 1, "controller": 1, "role": "controller"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C2e-0.8",
+        "[SessionExpirationListener on 1], ZK expired; shut down all controller components and try to re-elect",
+        {"speaker": 1, "controller": 1, "reason": "ZK expired"},
+        f"{CONTROLLER}$SessionExpirationListener",
+    ),
+    Golden(
+        "C6b-0.8",
+        "[Controller 1]: leader imbalance ratio for broker 2 is 0.250000",
+        {"controller": 1, "broker": 2, "ratio": 0.25},
+        CONTROLLER,
+        "TRACE",
+    ),
+    Golden(
+        "C7a-0.8",
+        "[OfflinePartitionLeaderSelector]: No broker in ISR is alive for [a-b-0,3]. Pick the leader from the alive "
+        "assigned replicas: 2,3",
+        TP | {"brokers": [2, 3], "unclean": True, "strategy": "offline"},
+        SELECTOR,
+        "DEBUG",
+    ),
+    Golden(
+        "C7b-0.8",
+        '[OfflinePartitionLeaderSelector]: Selected new leader and ISR {"leader":2,"leader_epoch":7,"isr":[2,3]} for '
+        "offline partition [a-b-0,3]",
+        TP | {"leader": 2, "leader_epoch": 7, "isr": [2, 3], "strategy": "offline", "unclean": None},
+        SELECTOR,
+    ),
+    Golden(
+        "C7c-0.8",
+        "[PreferredReplicaPartitionLeaderSelector]: Current leader 3 for partition [a-b-0,3] is not the preferred "
+        "replica. Trigerring preferred replica leader election",
+        TP | {"prev_leader": 3, "strategy": "preferred"},
+        "kafka.controller.PreferredReplicaPartitionLeaderSelector",
+    ),
+    Golden(
+        "C7d-0.8",
+        "[ControlledShutdownLeaderSelector]: Partition [a-b-0,3] : current leader = 3, new leader = 2",
+        TP | {"prev_leader": 3, "leader": 2, "strategy": "controlled-shutdown"},
+        "kafka.controller.ControlledShutdownLeaderSelector",
+        "DEBUG",
+    ),
+    # -- 0.8 to 0.11: brokers ------------------------------------------------------------------------------------------
+    Golden(
         "B0a",
         f"Broker 2 received LeaderAndIsr request {_LEGACY_STATE} correlation id 77 from controller 1 epoch 5 "
         "for partition [a-b-0,3]",
         _B | TP | {"controller": 1, "isr": [2, 3]},
+        level="TRACE",
+    ),
+    Golden(
+        "B0a-0.9",
+        f"Broker 2 received LeaderAndIsr request {_STATE_0_10} correlation id 77 from controller 1 epoch 5 for "
+        "partition [a-b-0,3]",
+        _B | TP | _HELD | {"correlation_id": 77, "controller": 1, "controller_epoch": 5},
+        level="TRACE",
+    ),
+    Golden(
+        "B0a-0.9",
+        f"Broker 2 received LeaderAndIsr request {_OLD_STATE} correlation id 77 from controller 1 epoch 5 for "
+        "partition [a-b-0,3]",
+        _B | TP | _HELD | {"is_new": False},
+        level="TRACE",
+    ),
+    Golden(
+        "B0b",
+        "Broker 2 handling LeaderAndIsr request correlationId 77 from controller 1 epoch 5 starting the "
+        "become-follower transition for partition a-b-0-3",
+        _B | TP | {"to_state": "follower", "correlation_id": 77},
+        level="TRACE",
+    ),
+    Golden(
+        "B0c",
+        "Broker 2 completed LeaderAndIsr request correlationId 77 from controller 1 epoch 5 for the become-leader "
+        "transition for partition a-b-0-3",
+        _B | TP | {"to_state": "leader"},
+        level="TRACE",
+    ),
+    Golden(
+        "B0d",
+        f"Broker 2 cached leader info {_LEGACY_STATE} for partition a-b-0-3 in response to UpdateMetadata request sent "
+        "by controller 1 epoch 5 with correlation id 77",
+        _B | TP | {"leader": 2, "correlation_id": 77},
         level="TRACE",
     ),
     Golden(
@@ -899,5 +1112,123 @@ GOLDEN: Final = (
         "[a-b-0,3] since its associated leader epoch 6 is old. Current leader epoch is 7",
         _B | TP,
         level="WARN",
+    ),
+    Golden(
+        "B0e",
+        "Broker 2 ignoring LeaderAndIsr request from controller 1 with correlation id 77 epoch 5 for partition "
+        "[a-b-0,3] since its associated leader epoch 6 is not higher than the current leader epoch 7",
+        _B | TP | {"leader_epoch": 6, "controller_epoch": 5, "request": "LEADER_AND_ISR"},
+        level="WARN",
+    ),
+    Golden(
+        "B0e",
+        "Broker 2 ignoring LeaderAndIsr request from controller 1 with correlation id 77 since its controller epoch 5 "
+        "is old. Latest known controller epoch is 6",
+        _B
+        | {
+            "controller": 1,
+            "controller_epoch": 5,
+            "reason": "since its controller epoch 5 is old. Latest known controller epoch is 6",
+        },
+        level="WARN",
+    ),
+    Golden(
+        "B0e",
+        "Broker 2 ignoring LeaderAndIsr request from controller 1 with correlation id 77 epoch 5 for partition "
+        "[a-b-0,3] as itself is not in assigned replica list 1,3",
+        _B | TP | {"controller_epoch": 5, "reason": "as itself is not in assigned replica list 1,3"},
+        level="WARN",
+    ),
+    Golden(
+        "B0f",
+        "Broker 2 received invalid LeaderAndIsr request with correlation id 77 from controller 1 epoch 5 with an older "
+        "leader epoch 6 for partition [a-b-0,3], current leader epoch is 7",
+        _B
+        | TP
+        | {
+            "correlation_id": 77,
+            "controller_epoch": 5,
+            "leader_epoch": 6,
+            "request": "LEADER_AND_ISR",
+            "reason": "an older leader epoch 6 for partition [a-b-0,3], current leader epoch is 7",
+        },
+        level="WARN",
+    ),
+    Golden(
+        "B0g",
+        "Broker 2 received LeaderAndIsr request correlation id 5 with an old controller epoch 77. Latest known "
+        "controller epoch is 6",
+        _B | {"correlation_id": 77, "controller_epoch": 5},
+        level="WARN",
+    ),
+    Golden(
+        "B0h",
+        "Broker 2 received stop replica request from an old controller epoch 5. Latest known controller epoch is 6",
+        _B | {"request": "STOP_REPLICA", "controller_epoch": 5},
+        level="WARN",
+    ),
+    Golden(
+        "B0i",
+        "Broker 2 received update metadata request with correlation id 77 from an old controller 1 with epoch 5. "
+        "Latest known controller epoch is 6",
+        _B
+        | {
+            "request": "UPDATE_METADATA",
+            "correlation_id": 77,
+            "controller": 1,
+            "controller_epoch": 5,
+            "reason": "an old controller 1 with epoch 5. Latest known controller epoch is 6",
+        },
+        level="WARN",
+    ),
+    Golden(
+        "B0j",
+        "Broker 2 received LeaderAndIsrRequest with correlation id 77 from controller 1 epoch 5 for partition "
+        "[a-b-0,3] but cannot become follower since the new leader 3 is unavailable.",
+        _B | TP | {"leader": 3, "correlation_id": 77, "controller_epoch": 5, "request": "LEADER_AND_ISR"},
+        level="ERROR",
+    ),
+    Golden(
+        "B0k",
+        "Error on broker 2 while processing LeaderAndIsr request correlationId 77 received from controller 1 epoch 5 "
+        "for partition [a-b-0,3]",
+        _B
+        | TP
+        | {
+            "role": "broker",
+            "correlation_id": 77,
+            "controller": 1,
+            "controller_epoch": 5,
+            "error": "java.io.IOException",
+            "reason": "No space left",
+        },
+        level="ERROR",
+        continued="java.io.IOException: No space left\n\tat x.y(Z.scala:1)",
+    ),
+    Golden(
+        "B0k",
+        "Error on broker 2 while processing LeaderAndIsr request with correlationId 77 received from controller 1 "
+        "epoch 5",
+        _B | {"topic": None, "correlation_id": 77},
+        level="ERROR",
+    ),
+    Golden(
+        "B0l",
+        "Broker 2 deleted partition [a-b-0,3] from metadata cache in response to UpdateMetadata request sent by "
+        "controller 1 epoch 5 with correlation id 77",
+        _B | TP | {"leader": -2, "controller_epoch": 5},
+        level="TRACE",
+    ),
+    Golden(
+        "B0m",
+        "Broker 2 handling stop replica (delete=true) for partition [a-b-0,3]",
+        _B | TP | {"delete": True, "request": "STOP_REPLICA"},
+        level="TRACE",
+    ),
+    Golden(
+        "B0m",
+        "Broker 2 handling stop replica for partition [a-b-0,3]",
+        _B | TP | {"delete": None},
+        level="TRACE",
     ),
 )

@@ -15,6 +15,10 @@ GUESSED = {
     "3.3-3.4": ["P2b-3.3@INFO"],
     "3.5-3.9": ["P2b-3.5@INFO", "S2@INFO"],
     "0.8-0.11": ["P0a@TRACE", "B0b@TRACE"],
+    "0.8": ["R0a@TRACE", "B0f@WARN"],
+    "0.8-0.9": ["P0a@TRACE", "S7d-0.8@WARN"],
+    "0.9-0.11": ["B0a-0.9@TRACE", "C2a-0.8@INFO"],
+    "0.11": ["I1-0.8@INFO", "B6-0.11@INFO"],
     "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is always at INFO
     "2.6+": ["B4@INFO"],  # also written by brokers with KRaft
     "2.8-4.0": ["K7@INFO", "K3@INFO"],

@@ -130,7 +130,7 @@ _PHRASES: Final[dict[str, Callable[[Row], str]]] = {
     "receivers": lambda row: _shown(row["brokers"] or [row["broker"]]),
     "replica_ids": lambda row: _shown(row["replicas"]),
     "request_name": lambda row: row["request"] or "request",
-    "role_verb": lambda row: "lead" if row["to_state"] == "leader" else "follow",
+    "role_verb": lambda row: {"leader": "lead", "follower": "follow"}.get(row["to_state"], "take its role"),
     "state": _state,
     "strategy_name": lambda row: row["strategy"] or "an",
     "target": lambda row: f", to {_shown(row['replicas'])}" if row["replicas"] else "",

@@ -101,9 +101,16 @@ I5-1.0 truncated until=1.0
     Truncating log {TP} to offset {log_end:int}\.
 # Before 1.0, the partition is [topic,0], not topic-0.
 I1-0.8 isr-shrunk since=0.8 until=0.11
-    {OLD} Shrinking ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}
+    {OLD} Shrinking ISR{FROM_TO}
 I2-0.8 isr-expanded since=0.8 until=0.11
-    {OLD} Expanding ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}
+    {OLD} Expanding ISR{FROM_TO}
+I3-0.8 isr-updated since=0.8 until=0.11
+    {OLD} ISR updated to \[{isr:ids}\] and zkVersion updated to \[{partition_epoch:int}\]
+I4-0.8 isr-refused since=0.8 until=0.11
+    {OLD} Cached zkVersion \[{partition_epoch:int}\] not equal to that in zookeeper, skip updating ISR
+B6-0.11 leads since=0.11 until=0.11
+    {OLD} \S+ starts at Leader Epoch {leader_epoch:int} from offset {log_end:int}\. Previous Leader Epoch was:
+    {prev_leader_epoch:int}
 N1 session-negotiated since=0.8
     Session establishment complete on server \S+, (?:session id|sessionid) = 0x\w+, negotiated timeout = {took_ms:int}
 N2 fetch-unanswered since=2.7
