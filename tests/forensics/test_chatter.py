@@ -34,6 +34,40 @@ SAID = [
     "[Broker id=1] Started fetchers as part of become-follower for 2 partitions",
     "[Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(4NrZhavzS4SZ-yfUOACJhw)",
     "[Broker id=2] The topic partition a-0 was marked as RECOVERING. Marking the topic partition as RECOVERED.",
+    # Before 1.0.
+    "[Controller 1]: Controller starting up",
+    "[Controller 1]: Controller startup complete",
+    "[Controller 1]: Controller shutdown complete",
+    "[Controller 1]: starting the partition rebalance scheduler",
+    "[Controller 1]: checking need to trigger partition rebalance",
+    "[Controller 1]: preferred replicas by broker Map(2 -> Map([a,0] -> List(2, 3)))",
+    "[Controller 1]: topics not in preferred replica Map()",
+    "[Controller 1]: Registering IsrChangeNotificationListener",
+    "[Controller 1]: Partitions being reassigned: Map()",
+    "[Controller 1]: Resuming reassignment of partitions: Map()",
+    "[Controller-1-to-broker-2-send-thread], Starting ",
+    "[Controller-1-to-broker-2-send-thread], Stopped ",
+    "[Replica state machine on controller 1]: Invoking state change to OnlineReplica for replicas ",
+    "[Partition state machine on Controller 1]: Invoking state change to OfflinePartition for partitions [a,0],[b,1]",
+    "[Partition state machine on Controller 1]: After leader election, leader cache is updated to Map([a,0] -> "
+    "(Leader:2,ISR:2,3,LeaderEpoch:7,ControllerEpoch:5))",
+    "[BrokerChangeListener on Controller 1]: Broker change listener fired for path /brokers/ids with children 1,2",
+    "[TopicChangeListener on Controller 1]: Topic change listener fired for path /brokers/topics with children a",
+    '[AddPartitionsListener on 1]: Add Partition triggered {"version":1} for path /brokers/topics/a',
+    "[AddPartitionsListener on 1]: New partitions to be added [Map()]",
+    "[ControllerEpochListener on 1]: Controller epoch listener fired with new epoch 5",
+    "[OfflinePartitionLeaderSelector]: Some broker in ISR is alive for [a,0]. Select 2 from ISR 2,3 to be the leader.",
+    "[OfflinePartitionLeaderSelector]: No broker in ISR is alive for [a,0]. Pick the leader from the alive assigned "
+    "replicas: ",
+    "Broker 2 stopped fetchers as part of become-leader request from controller 1 epoch 5 with correlation id 77 for "
+    "partition [a,0]",
+    "Broker 2 skipped the become-leader state change after marking its partition as leader with correlation id 77 from "
+    "controller 1 epoch 5 for partition [a,0] since it is already the leader for the partition.",
+    "Broker 2 skipped the adding-fetcher step of the become-follower state change with correlation id 77 from "
+    "controller 1 epoch 5 for partition [a,0] since it is shutting down",
+    "Broker 2 truncated logs and checkpointed recovery boundaries for partition [a,0] as part of become-follower "
+    "request with correlation id 77 from controller 1 epoch 5",
+    "Broker 2 finished handling stop replica (delete=false) for partition [a,0]",
     # From real nodes of 4.0 to 4.3.
     "[QuorumController id=3001] Updated the controlled shutdown offset for broker 3 to 188.",
     "[QuorumController id=3001] Ignoring no-op registration change for BrokerRegistration(id=2, epoch=7)",
@@ -93,6 +127,8 @@ def test_harmless_lines_are_known(message: str) -> None:
 def test_unknown_lines_are_not_harmless() -> None:
     assert not is_chatter(b"Resigning is what it never did before")
     assert not is_chatter(b"All is well")
+    assert not is_chatter(b"Starting  to do what it never did before")
+    assert not is_chatter(b"Broker 2 stopped for good")
     for record in ("PartitionRecord", "TopicRecord", "RemoveTopicRecord", "UnregisterBrokerRecord"):
         assert not is_chatter(f"Replayed {record} for what has another form".encode())
     assert not is_chatter(b"handleBrokerFenced: changing what has another form")

@@ -80,6 +80,17 @@ _CHATTER: Final = (
     rb"Waiting for any successful result for election type|All (?:shutting down brokers: |leaders = )|Live brokers: |"
     rb"The topic partition \S+ was marked as RECOVERING|"
     rb"Skipped the (?:adding-fetcher step of|become-\w+ state change for) |"
+    # Before 1.0.
+    rb"(?:Starting|Stopped) $|Controller (?:starting up|startup complete|shutdown complete)$|"
+    rb"topics not in preferred replica |preferred replicas by broker |checking need to trigger partition rebalance|"
+    rb"starting the partition rebalance scheduler|Invoking state change to \w+ for (?:replicas|partitions) |"
+    rb"(?:Broker change|Topic change|Controller epoch) listener fired |Add Partition triggered |"
+    rb"New partitions to be added |Registering IsrChangeNotificationListener|Resuming reassignment of partitions: |"
+    rb"Partitions being reassigned: |After leader election, leader cache is updated to |"
+    rb"Some broker in ISR is alive for |No broker in ISR is alive for \S+ Pick the leader from the alive [a-z ]+: $|"
+    rb"Broker \d+ (?:stopped fetchers as part of |started fetcher to new leader as part of |"
+    rb"skipped the (?:adding-fetcher step of|become-\w+ state change) |truncated logs and checkpointed recovery |"
+    rb"finished handling stop replica |ignoring stop replica )|"
     # With KRaft: the quorum about itself, and brokers about records that they read from the metadata log.
     rb"Replayed (?!PartitionRecord|TopicRecord|RemoveTopicRecord|UnregisterBrokerRecord|partition assignment)|"
     rb"Creating new QuorumController |Performing controller activation|"
