@@ -47,6 +47,8 @@ KACTL: Final = "kactl"
 NAMELESS: Final = -1
 # Between its election and writing the new epoch a controller does almost nothing.
 _ELECTED_MS: Final = 60_000
+# The reason of a request that a broker rejected because it knew of a later controller; the second form until 0.11.
+STALE: Final = r"its controller epoch|an old controller"
 _RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)
 # A controller that resigned still receives responses to its requests.
 _NO_ACT: Final = (*_RESIGNED, EventType.ANSWERED, EventType.ANSWER_FAILED)
@@ -123,7 +125,7 @@ def _overlap() -> Value:
 
 def _refused(lines: DataFrame) -> DataFrame:
     """Requests that brokers rejected because of the controller epoch, each once, however many files contain it."""
-    stale = lines.where(is_a(EventType.IGNORED) & f.col("reason").contains("its controller epoch"))
+    stale = lines.where(is_a(EventType.IGNORED) & f.col("reason").rlike(STALE))
     once = stale.select("controller", "controller_epoch", "speaker", "request", "correlation_id", "at").distinct()
     return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("refused"))
 
@@ -219,6 +221,9 @@ def _own_terms(own: DataFrame) -> DataFrame:
     both = with_epoch.withColumn("at", f.col("first_at")).unionByName(without, allowMissingColumns=True)
     in_order = rows_of("controller").in_order("at", f.col("controller_epoch").asc_nulls_first())
     is_bare = f.col("first_at").isNull()
+    # 0.11 writes two lines without an epoch.
+    again = is_bare & (ms_between(in_order.previous(f.when(is_bare, f.col("at"))), "at") <= _ELECTED_MS)
+    both = both.withColumn("is_again", is_true(again)).where("not is_again").drop("is_again")
     # The line before the first one with an epoch, if it is of an election without epoch.
     bare_at = in_order.previous(f.when(is_bare, f.col("at")))
     soon = ms_between(bare_at, "first_at") <= _ELECTED_MS

@@ -38,7 +38,7 @@ COLUMNS: Final = KEY_COLUMNS + columns(
     """
 )
 # "Sent LeaderAndIsr request LeaderAndIsr(..) with new replica assignment 1,2 to leader 2 for partition ..."
-_WRITTEN: Final = r"with new replica assignment ([\d, ]+) to leader"
+_WRITTEN: Final = r"with new (?:replica assignment|assigned replica list) ([\d, ]+) to leader"
 
 
 def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:

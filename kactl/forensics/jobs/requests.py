@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.columns import columns, names_of
 from kactl.forensics.event_types import EventType, Role
 
+from .controllers import STALE
 from .expressions import Group, all_known, is_a, ms_between, or_zero, rows_of
 from .instances import PAIR, instances, waits
 from .job import Job
@@ -155,7 +156,8 @@ def _unanswered(at_brokers: DataFrame, answers: DataFrame, timed: DataFrame) -> 
 
 def _ignored(timed: DataFrame) -> DataFrame:
     """Requests rejected as old. A follower without an available leader is excluded."""
-    refused = timed.where(is_a(EventType.IGNORED) & f.col("reason").contains("epoch") & f.col("request").isNotNull())
+    named = f.col("request").isNotNull() & f.col("controller").isNotNull()
+    refused = timed.where(is_a(EventType.IGNORED) & f.col("reason").contains("epoch") & named)
     once = refused.select(
         "controller",
         f.col("speaker").alias("broker"),
@@ -166,7 +168,7 @@ def _ignored(timed: DataFrame) -> DataFrame:
         "at",
         "reason",
     ).distinct()
-    stale = f.col("reason").contains("its controller epoch")
+    stale = f.col("reason").rlike(STALE)
     return once.groupBy(*PAIR).agg(f.count("*").alias("ignored"), f.count_if(stale).alias("stale"))
 
 

@@ -196,6 +196,39 @@ def test_epoch_has_its_own_line_before_2_1(spark: SparkSession) -> None:
     assert found[1, None]["last_act_at"] == moment(90)
 
 
+def test_lines_before_1_0_are_understood(spark: SparkSession) -> None:
+    def said(seconds: float, message: str) -> str:
+        return line(seconds, f"[Controller 1]: {message}", logger="kafka.controller.KafkaController")
+
+    refused = "Broker 2 received update metadata request with correlation id 9 from an old controller 1 with epoch 5."
+    logs = {
+        (1, Kind.CONTROLLER): [
+            said(10, "1 successfully elected as the controller"),  # only in 0.11
+            said(10.1, "Broker 1 starting become controller state transition"),
+            said(10.2, "Controller 1 incremented epoch to 5"),
+            said(12, "Broker 1 is ready to serve as the new controller with epoch 5"),
+            line(
+                20,
+                "[SessionExpirationListener on 1], ZK expired; shut down all controller components and try to re-elect",
+                logger="kafka.controller.KafkaController$SessionExpirationListener",
+            ),
+            said(20.5, "Broker 1 resigned as the controller"),
+            said(21, "Broker 1 starting become controller state transition"),
+            said(21.1, "Controller 1 incremented epoch to 6"),
+            said(30, "Broker 1 resigned as the controller"),
+        ],
+        (2, Kind.STATE_CHANGE): [line(31, f"{refused} Latest known controller epoch is 6", level="WARN")],
+    }
+
+    found = of(as_timed(events(spark, logs)))
+
+    assert found.keys() == {(1, 5), (1, 6)}
+    first, second = found[1, 5], found[1, 6]
+    assert (first["elected_at"], first["ready_at"], first["resigned_at"]) == (moment(10), moment(12), moment(20))
+    assert (second["elected_at"], second["resigned_at"]) == (moment(21), moment(30))
+    assert (first["refused"], second["refused"]) == (1, 0)
+
+
 def test_terms_of_kraft_and_kactl_are_separate(spark: SparkSession) -> None:
     def quorum(seconds: float, controller: int, message: str) -> str:
         return line(seconds, f"[QuorumController id={controller}] {message}", logger=QUORUM)

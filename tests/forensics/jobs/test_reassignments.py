@@ -26,6 +26,12 @@ def written(seconds: float, topic: str, replicas: str) -> str:
     return line(seconds, f"[Controller id=1 epoch=5] {message} for partition being reassigned {topic}-0")
 
 
+def written_before_1_0(seconds: float, topic: str, replicas: str) -> str:
+    state = "(Leader:1,ISR:1,2,LeaderEpoch:7,ControllerEpoch:5)"
+    message = f"sent LeaderAndIsr request {state} with new assigned replica list {replicas} to leader 1"
+    return line(seconds, f"Controller 1 epoch 5 {message} for partition being reassigned [{topic},0]", level="TRACE")
+
+
 def received(
     seconds: float, topic: str, epoch: int, replicas: list[int], adding: list[int], removing: list[int]
 ) -> str:
@@ -67,6 +73,7 @@ def was(topic: str, *told: tuple[float, list[int] | None, list[int] | None]) -> 
 
 CONTROLLER = [
     asked(10, "old", "List(4, 5)"), caught_up(20, "old", 1, 2), caught_up(30.05, "old", 2, 2),
+    asked(10, "oldest", "List(4, 5)"), caught_up(20, "oldest", 1, 2), caught_up(30.05, "oldest", 2, 2),
     asked(10, "never", "4,5"),
     asked(10, "overtaken", "4"), asked(20, "overtaken", "5"),
     asked(10, "said-again", "4"), asked(15, "said-again", "4"),
@@ -76,6 +83,7 @@ CONTROLLER = [
 ]  # fmt: skip
 STATE_CHANGE = [
     written(10.1, "old", "4,5,1,2"), written(30.1, "old", "4,5"),
+    written_before_1_0(10.1, "oldest", "4,5,1,2"), written_before_1_0(30.1, "oldest", "4,5"),
     received(10, "new", 5, [2, 3, 1], [3], [1]),
     received(40, "new", 6, [2, 3], [], []),
     received(40.5, "new", 5, [2, 3, 1], [3], [1]),  # of a slow broker
@@ -87,6 +95,7 @@ STATE_CHANGE = [
 STATES = [
     *was("old", (0, [1, 2], [1, 2]), (10.1, [4, 5, 1, 2], [1, 2]), (20, [4, 5, 1, 2], [1, 2, 4]),
          (30, [4, 5, 1, 2], [1, 2, 4, 5]), (30.2, [4, 5], [4, 5])),
+    *was("oldest", (0, [1, 2], [1, 2]), (30, None, [1, 2, 4, 5]), (30.2, None, [4, 5])),
     *was("new", (0, [1, 2], [1, 2]), (10, [2, 3, 1], [1, 2]), (30, [2, 3, 1], [1, 2, 3]), (40, [2, 3], [2, 3])),
     *was("info", (0, [1, 2], [1, 2])),
     *was("given-up", (0, [1, 2], [1, 2])),
@@ -166,6 +175,12 @@ def test_no_added_or_removed_replicas_show_the_end_from_2_4(
     assert (row["origin"], sorted(row["target"])) == (origin, sorted(target))
     assert (row["finished"], row["waiting_for"]) == (True, [])
     assert row["span_ms"] == (done - started) * 1000
+
+
+def test_replicas_are_known_from_requests_before_1_0(found: Found) -> None:
+    (row,) = found["oldest"]
+
+    assert (row["origin"], row["target"], row["done_at"]) == ([1, 2], [4, 5], moment(30.1))
 
 
 def test_cancelled_reassignment_is_not_finished(found: Found) -> None:

@@ -89,6 +89,11 @@ BROKERS = {
     15: [
         line(1, "[Broker id=15] Ignoring LeaderAndIsr request from controller 1 with correlation id 3 epoch 5 since "
              "its controller epoch 5 is old. Latest known controller epoch is 6", level="WARN"),
+        # Up to 0.11; the second does not name the controller.
+        line(1.5, "Broker 15 received update metadata request with correlation id 6 from an old controller 1 with "
+             "epoch 5. Latest known controller epoch is 6", level="WARN"),
+        line(1.6, "Broker 15 received stop replica request from an old controller epoch 5. Latest known controller "
+             "epoch is 6", level="WARN"),
         line(2, "[Broker id=15] Ignoring LeaderAndIsr request from controller 1 with correlation id 4 epoch 5 for "
              "partition a-0 since its associated leader epoch 6 is not higher than the current leader epoch 7"),
         line(3, "[Broker id=15] Received LeaderAndIsrRequest with correlation id 5 from controller 1 epoch 5 for "
@@ -208,6 +213,7 @@ def test_duplicate_file_counts_once(found: Found) -> None:
 
 def test_stale_requests_are_counted(found: Found) -> None:
     assert says(found, 15, "ignored", "stale") == (2, 1)
+    assert says(found, 15, "ignored", "stale", request=METADATA) == (1, 1)
 
 
 def test_requests_follow_from_partition_lines(found: Found) -> None:
