@@ -746,7 +746,12 @@ GOLDEN: Final = (
         QUORUM,
     ),
     Golden("K2", Q + "In the new epoch 5, the leader is 3001.", {"controller": 3001, "controller_epoch": 5}, QUORUM),
-    Golden("K2", Q + "In the new epoch 5, the leader is (none).", {"controller": 3000, "controller_epoch": 5}, QUORUM),
+    Golden(
+        "K2",
+        Q + "In the new epoch 5, the leader is (none).",
+        {"speaker": 3000, "controller": None, "controller_epoch": 5},
+        QUORUM,
+    ),
     Golden(
         "K3",
         Q + "Fencing broker 2 because its session has timed out.",

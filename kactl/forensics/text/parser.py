@@ -116,7 +116,8 @@ class Parser:
         count = len(rows)
         names = ["speaker"]
         if form.role is Role.CONTROLLER:
-            names += ["controller", "controller_epoch"]
+            # A line about a controller may be about another one, or about none.
+            names += ["controller_epoch"] if "controller" in form.fills else ["controller", "controller_epoch"]
         if form.by_prefix:
             names += ["topic", "partition"]
         given = chunk.from_prefixes(names, rows)
