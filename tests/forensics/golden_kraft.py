@@ -1,8 +1,8 @@
-"""Lines of real KRaft nodes of Kafka 4.0 to 4.3, with their events.
+"""Lines of KRaft nodes, with their events: `KRAFT` of real nodes of Kafka 4.0 to 4.3, `OLDER` by hand.
 
-Recorded from clusters of the named version, with separate controllers and brokers. Meanwhile brokers and controllers
-were killed, paused and stopped, partitions were reassigned, and elections were requested. The layout and the time are
-omitted.
+`KRAFT` was recorded from clusters of the named version, with separate controllers and brokers. Meanwhile brokers and
+controllers were killed, paused and stopped, partitions were reassigned, and elections were requested. The layout and
+the time are omitted.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from .golden import STATE, Golden
 
 _CONTROL: Final = "org.apache.kafka.controller."
+_RAFT: Final = "org.apache.kafka.raft.QuorumState"
 
 
 KRAFT: Final = (
@@ -507,7 +508,7 @@ KRAFT: Final = (
         "directoryId=<undefined>), state=GRANTED), 3002=VoterState(replicaKey=ReplicaKey(id=3002, "
         "directoryId=<undefined>), state=UNRECORDED), 3003=VoterState(replicaKey=ReplicaKey(id=3003, "
         "directoryId=<undefined>), state=UNRECORDED)}), electionTimeoutMs=1378, highWatermark=Optional.empty)",
-        {"controller_epoch": 0, "to_state": "Unattached", "from_state": "ProspectiveState"},
+        {"controller_epoch": 0, "to_state": "Unattached", "from_state": "Prospective"},
         logger="org.apache.kafka.raft.QuorumState",
         level="INFO",
     ),
@@ -596,4 +597,41 @@ KRAFT: Final = (
         logger=STATE,
         level="INFO",
     ),
+)
+
+# Wordings of earlier versions, by hand after the versions' patterns.
+OLDER: Final = (
+    # 4.0 on
+    Golden(
+        "K20d",
+        "[RaftManager id=2002] Completed transition to ProspectiveState(epoch=8, leaderId=OptionalInt[2001], "
+        "votedKey=Optional.empty, epochElection=EpochElection(voterStates={2002=VoterState(replicaKey=ReplicaKey(id="
+        "2002, directoryId=<undefined>), state=GRANTED)}), electionTimeoutMs=1322, highWatermark=Optional.empty) from "
+        "FollowerState(fetchTimeoutMs=2000, epoch=8, leader=2001, voters=[2001, 2002])",
+        {"speaker": 2002, "controller_epoch": 8, "to_state": "Prospective", "from_state": "Follower"},
+        logger=_RAFT,
+    ),
+    Golden(
+        "K20c",
+        "[RaftManager id=2001] Completed transition to ResignedState(localId=2001, epoch=8, voters=[2001, 2002], "
+        "electionTimeoutMs=1441, unackedVoters=[2002], preferredSuccessors=[2002]) from Leader(localId=2001, epoch=8, "
+        "epochStartOffset=4711, voterStates={2001=ReplicaState(nodeId=2001)})",
+        {"speaker": 2001, "controller_epoch": 8, "to_state": "Resigned", "from_state": "Leader"},
+        logger=_RAFT,
+    ),
+    # Earlier voters do not print the state before.
+    Golden(
+        "K20c",
+        "[RaftManager nodeId=6] Completed transition to Unattached(epoch=0, voters=[6, 7, 8], electionTimeoutMs=1520)",
+        {"controller_epoch": 0, "to_state": "Unattached", "from_state": None},
+        logger=_RAFT,
+    ),
+    Golden(
+        "K20c",
+        "[RaftManager nodeId=6] Completed transition to CandidateState(localId=6, epoch=3, retries=2, "
+        "electionTimeoutMs=1288)",
+        {"controller_epoch": 3, "to_state": "Candidate", "from_state": None},
+        logger=_RAFT,
+    ),
+    # OLDER_END
 )

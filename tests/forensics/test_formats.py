@@ -14,10 +14,10 @@ from kactl.forensics.text.format import line
 
 from .golden import GOLDEN as BY_HAND
 from .golden import Golden
-from .golden_kraft import KRAFT
+from .golden_kraft import KRAFT, OLDER
 from .reading import events_of, log_line
 
-GOLDEN = (*BY_HAND, *KRAFT)
+GOLDEN = (*BY_HAND, *KRAFT, *OLDER)
 EACH = pytest.mark.parametrize("golden", GOLDEN, ids=[f"{at}-{each.format}" for at, each in enumerate(GOLDEN)])
 
 

@@ -22,6 +22,7 @@ GUESSED = {
     "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is always at INFO
     "2.6+": ["B4@INFO"],  # also written by brokers with KRaft
     "2.8-4.0": ["K7@INFO", "K3@INFO"],
+    "4.0+": ["K20c@INFO", "K20d@INFO"],  # states before an election, which earlier voters do not have
     "4.1+": ["K7-4.1@INFO", "B4@INFO"],
     "mixed": ["P2b@INFO", "P2b-3.5@INFO"],  # a file over an upgrade
 }

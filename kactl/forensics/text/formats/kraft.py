@@ -116,8 +116,11 @@ K20b quorum-leader
     epoch={controller_epoch:int}, .*
 K20c quorum-state
     Completed transition to
-    (?P<to_state>Unattached|Voted|Prospective|Candidate|Resigned)\w*\(.*?\bepoch={controller_epoch:int}, .* from
-    (?P<from_state>\w+).*
+    (?P<to_state>Unattached|Voted|Candidate|Resigned)(?:State)?\(.*?\bepoch={controller_epoch:int}, .*?\)\
+    (?: from (?P<from_state>[A-Z][a-z]+|null)(?:State)?\b.*)?
+K20d quorum-state since=4.0 to_state=Prospective
+    Completed transition to Prospective(?:State)?\(.*?\bepoch={controller_epoch:int}, .*?\)\
+    (?: from (?P<from_state>[A-Z][a-z]+|null)(?:State)?\b.*)?
 K21a broker-state
     Incarnation \S+ of broker {broker:int} in cluster \S+ is now (?P<to_state>STARTING)\.
 K21b broker-state to_state=REGISTERED
