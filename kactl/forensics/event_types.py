@@ -63,7 +63,7 @@ class EventType(enum.StrEnum):
     BROKER_STOPPED_COUNTING = "broker-no-longer-stopping"  # broker
     BROKER_FENCED = "broker-fenced"  # KRaft: broker, reason
     BROKER_UNFENCED = "broker-unfenced"  # KRaft: broker
-    BROKER_REGISTERED = "broker-registered"  # KRaft: broker, broker_epoch
+    BROKER_REGISTERED = "broker-registered"  # KRaft: broker, broker_epoch; repeated when a log is replayed, up to 3.5
     BROKER_UNREGISTERED = "broker-unregistered"  # KRaft: broker, broker_epoch; repeated when a log is replayed
     BROKER_STOPPED = "broker-stopped"  # KRaft: a controlled shutdown was granted: broker
     ELECTION_ASKED = "election-asked"  # a requested election: strategy, trigger; text names the partitions

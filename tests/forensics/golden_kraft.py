@@ -7,7 +7,7 @@ the time are omitted.
 
 from typing import Final
 
-from .golden import STATE, Golden
+from .golden import QUORUM, STATE, TP, Golden
 
 _CONTROL: Final = "org.apache.kafka.controller."
 _RAFT: Final = "org.apache.kafka.raft.QuorumState"
@@ -633,5 +633,154 @@ OLDER: Final = (
         {"controller_epoch": 3, "to_state": "Candidate", "from_state": None},
         logger=_RAFT,
     ),
-    # OLDER_END
+    # -- controllers up to 3.5 -----------------------------------------------------------------------------------------
+    Golden(
+        "K1-2.8",
+        "[Controller 6] Becoming active at controller epoch 41.",
+        {"speaker": 6, "controller": 6, "controller_epoch": 41, "role": "controller"},
+        logger=QUORUM,
+        level="WARN",
+    ),
+    Golden(
+        "K1",
+        "[Controller 6] Becoming the active controller at epoch 42, committed offset 8030 and committed epoch 40.",
+        {"speaker": 6, "controller": 6, "controller_epoch": 42},
+        logger=QUORUM,
+    ),
+    Golden(
+        "K1",
+        "[Controller 6] Becoming the active controller at epoch 42, new next write offset 8031.",
+        {"speaker": 6, "controller": 6, "controller_epoch": 42},
+        logger=QUORUM,
+    ),
+    Golden(
+        "K1b",
+        "[Controller 6] We were the leader in epoch 42, and are still the leader in the new epoch 43.",
+        {"speaker": 6, "controller": 6, "controller_epoch": 43},
+        logger=QUORUM,
+        level="WARN",
+    ),
+    Golden(
+        "K5-3.0",
+        "[Controller 6] Created partition a-b-0-3 with topic ID AbC-dEf_GhIjKlMnOpQrSt and PartitionRegistration("
+        "replicas=[4, 5], isr=[4, 5], removingReplicas=[], addingReplicas=[], leader=4, leaderRecoveryState=RECOVERED, "
+        "leaderEpoch=0, partitionEpoch=0).",
+        TP
+        | {
+            "topic_id": "AbC-dEf_GhIjKlMnOpQrSt",
+            "replicas": [4, 5],
+            "isr": [4, 5],
+            "leader": 4,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            "recovery": "RECOVERED",
+        },
+        logger=_CONTROL + "ReplicationControlManager",
+    ),
+    Golden(
+        "K5-2.8",
+        "[Controller 6] Created partition AbC-dEf_GhIjKlMnOpQrSt:3 with PartitionControlInfo(replicas=[4, 5], "
+        "isr=[4, 5], removingReplicas=null, addingReplicas=null, leader=4, leaderEpoch=0, partitionEpoch=0).",
+        {
+            "topic": None,
+            "topic_id": "AbC-dEf_GhIjKlMnOpQrSt",
+            "partition": 3,
+            "replicas": [4, 5],
+            "isr": [4, 5],
+            "leader": 4,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+        },
+        logger=_CONTROL + "ReplicationControlManager",
+    ),
+    Golden(
+        "K10-2.8",
+        "[Controller 6] Renouncing the leadership at oldEpoch 42 due to a metadata log event. Reverting to last "
+        "committed offset 8040.",
+        {
+            "speaker": 6,
+            "controller": 6,
+            "controller_epoch": 42,
+            "reason": "due to a metadata log event. Reverting to last committed offset 8040.",
+        },
+        logger=QUORUM,
+        level="WARN",
+    ),
+    Golden(
+        "K10b",
+        "[QuorumController id=6] completeActivation[44](7): event failed with IllegalStateException (treated as "
+        "UnknownServerException) at epoch 44 in 911 microseconds. Renouncing leadership and reverting to the last "
+        "committed offset 8051. Exception message: empty",
+        {"controller": 6, "controller_epoch": 44, "error": "IllegalStateException", "reason": "empty"},
+        logger=QUORUM,
+    ),
+    Golden(
+        "K10b-2.8",
+        "[Controller 6] writeNoOpRecord: failed with unknown server exception IllegalStateException at epoch 43 in "
+        "612 us.  Renouncing leadership and reverting to the last committed offset 8044.",
+        {
+            "speaker": 6,
+            "controller": 6,
+            "controller_epoch": 43,
+            "error": "IllegalStateException",
+            "reason": "The queue is closed.",
+        },
+        logger=QUORUM,
+        level="WARN",
+        continued="java.lang.IllegalStateException: The queue is closed.\n\tat org.apache.kafka.X.y(X.java:1)",
+    ),
+    Golden(
+        "K10b-2.8",
+        "[Controller 6] org.apache.kafka.controller.QuorumController@4fe8a1c2: failed with unknown server exception "
+        "IllegalStateException at epoch 43 in 612 us.  Reverting to last committed offset 8044.",
+        {"controller": 6, "controller_epoch": 43, "error": "IllegalStateException"},
+        logger=QUORUM,
+        level="WARN",
+    ),
+    Golden(
+        "K15d",
+        "[Controller 6] Registered new broker: RegisterBrokerRecord(brokerId=4, isMigratingZkBroker=false, "
+        "incarnationId=0TzBd3_-Q4STXDorWv52Ww, brokerEpoch=811, endPoints=[BrokerEndpoint(name='A', host='h', "
+        "port=9092, securityProtocol=0)], features=[], rack=null, fenced=true, inControlledShutdown=false)",
+        {"speaker": 6, "broker": 4, "broker_epoch": 811},
+        logger=_CONTROL + "ClusterControlManager",
+    ),
+    Golden(
+        "K15e",
+        "[Controller 6] Re-registered broker incarnation: RegisterBrokerRecord(brokerId=4, incarnationId="
+        "0TzBd3_-Q4STXDorWv52Ww, brokerEpoch=812, endPoints=[], features=[], rack=null)",
+        {"speaker": 6, "broker": 4, "broker_epoch": 812},
+        logger=_CONTROL + "ClusterControlManager",
+    ),
+    Golden(
+        "K15e",
+        "[Controller 6] Re-registered broker id 4: RegisterBrokerRecord(brokerId=4, incarnationId="
+        "0TzBd3_-Q4STXDorWv52Ww, brokerEpoch=813, endPoints=[], features=[], rack=null, fenced=true)",
+        {"speaker": 6, "broker": 4, "broker_epoch": 813},
+        logger=_CONTROL + "ClusterControlManager",
+    ),
+    Golden(
+        "K16-2.8",
+        "[Controller 6] Unregistered broker: UnregisterBrokerRecord(brokerId=4, brokerEpoch=813)",
+        {"speaker": 6, "broker": 4, "broker_epoch": 813},
+        logger=_CONTROL + "ClusterControlManager",
+    ),
+    Golden(
+        "K18a-2.8",
+        "[Controller 6] Created topic a-b-0 with ID AbC-dEf_GhIjKlMnOpQrSt.",
+        {"topic": "a-b-0", "topic_id": "AbC-dEf_GhIjKlMnOpQrSt"},
+        logger=_CONTROL + "ReplicationControlManager",
+    ),
+    Golden(
+        "K18a-2.8",
+        "[Controller 6] Created topic a-b-0 with topic ID AbC-dEf_GhIjKlMnOpQrSt.",
+        {"topic": "a-b-0", "topic_id": "AbC-dEf_GhIjKlMnOpQrSt"},
+        logger=_CONTROL + "ReplicationControlManager",
+    ),
+    Golden(
+        "K18c-2.8",
+        "[Controller 6] Removed topic a-b-0 with ID AbC-dEf_GhIjKlMnOpQrSt.",
+        {"topic": "a-b-0", "topic_id": "AbC-dEf_GhIjKlMnOpQrSt"},
+        logger=_CONTROL + "ReplicationControlManager",
+    ),
 )

@@ -21,6 +21,10 @@ GUESSED = {
     "0.11": ["I1-0.8@INFO", "B6-0.11@INFO"],
     "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is always at INFO
     "2.6+": ["B4@INFO"],  # also written by brokers with KRaft
+    "2.8-3.1": ["K1-2.8@WARN", "K15d@INFO"],
+    "3.0-3.5": ["K1@INFO", "K15d@INFO", "K3@INFO"],
+    "3.3-3.5": ["K2@INFO", "K10b-2.8@WARN"],
+    "3.5+": ["K18a@INFO", "K10b@INFO"],
     "2.8-4.0": ["K7@INFO", "K3@INFO"],
     "4.0+": ["K20c@INFO", "K20d@INFO"],  # states before an election, which earlier voters do not have
     "4.1+": ["K7-4.1@INFO", "B4@INFO"],

@@ -2,7 +2,10 @@
 
 A controller logs records again when it replays them after a restart, with the time of the replay. Lines about replayed
 records are therefore events only if they contain an epoch or id that identifies the change; the others are known and
-ignored.
+ignored. An epoch of a broker's registration does not identify its fencing: a broker may be fenced several times in one.
+
+Many wordings changed between 2.8 and 3.6. Where the version of a change is not known exactly, `until` of the old
+wording and `since` of the new one overlap.
 """
 
 from typing import Final
@@ -13,6 +16,8 @@ FORMATS: Final = read_formats(
     r"""
 {TOPIC_ID}
     with topic ID {topic_id:id}
+{REGISTERED}
+    RegisterBrokerRecord\(brokerId={broker:int},.*?\bbrokerEpoch={broker_epoch:int}, .*\)
 {ELECTED}
     Setting new leader for topicId {topic_id:id}, partition {partition:int} to {leader:int} using
 {BEFORE}
@@ -31,20 +36,32 @@ FORMATS: Final = read_formats(
     (?:.*?\bpartitionEpoch: {prev_partition_epoch:int} -> {partition_epoch:int})?.*
 
 [controller since=2.8]
-K1 controller-elected
-    Becoming the active controller at epoch {controller_epoch:int}, (?:next write|committed|new last committed) offset
-    -?\d+.*
-K2 quorum-leader
+K1 controller-elected since=3.0
+    Becoming the active controller at epoch {controller_epoch:int},
+    (?:(?:new )?next write|committed|new last committed) offset -?\d+.*
+K1-2.8 controller-elected until=3.1
+    Becoming active at controller epoch {controller_epoch:int}\.
+K1b controller-elected since=3.3
+    We were the leader in epoch -?\d+, and are still the leader in the new epoch {controller_epoch:int}\b.*
+K2 quorum-leader since=3.3
     In the new epoch {controller_epoch:int}, the leader is (?:{controller:int}|\(none\)).*
 K3 broker-fenced
     Fencing broker {broker:int}(?: at epoch {broker_epoch:int})? because {reason:rest}
 K4 broker-unfenced
     The request from broker {broker:int} to unfence has been granted\
     (?:.* it'?s register broker record {broker_epoch:int}\.)?.*
-K5 partition-created
+K5 partition-created since=3.5
     Replayed PartitionRecord for new partition {TP} {TOPIC_ID} and
     PartitionRegistration\(replicas=\[{replicas:ids}\],.*?\bisr=\[{isr:ids}\],.*?\bleader={leader:int},
     (?:leaderRecoveryState={recovery:word}, )?leaderEpoch={leader_epoch:int}, partitionEpoch={partition_epoch:int}\).*
+K5-3.0 partition-created since=3.0 until=3.5
+    Created partition {TP} {TOPIC_ID} and
+    PartitionRegistration\(replicas=\[{replicas:ids}\],.*?\bisr=\[{isr:ids}\],.*?\bleader={leader:int},
+    (?:leaderRecoveryState={recovery:word}, )?leaderEpoch={leader_epoch:int}, partitionEpoch={partition_epoch:int}\).*
+K5-2.8 partition-created until=3.3
+    Created partition {topic_id:id}:{partition:int} with
+    PartitionControlInfo\(replicas=\[{replicas:ids}\], isr=\[{isr:ids}\],.*?\bleader={leader:int},
+    leaderEpoch={leader_epoch:int}, partitionEpoch={partition_epoch:int}\).*
 K6a leadership unclean=true
     UNCLEAN p{CHANGE}
 K6b leadership unclean=false
@@ -65,12 +82,17 @@ K8b partition-failed from_state=OfflinePartition to_state=OnlinePartition strate
     leaderEpoch: {leader_epoch:int}\))?
 K9 slow-event
     Exceptionally slow controller event {text:rest} took {took_ms:int} ms\.?
-K10 controller-resigned
-    Renouncing the leadership (?P<reason>.*?(?:We were the leader at epoch {controller_epoch:int}.*)?)
-K10b controller-resigned
-    \w+: event failed with \w+(?: \(treated as \w+\))? at epoch {controller_epoch:int} in -?\d+ microseconds\.
-    Renouncing leadership and reverting to the last (?:committed|stable) offset
+K10 controller-resigned since=3.3
+    Renouncing the leadership (?!at oldEpoch )(?P<reason>.*?(?:We were the leader at epoch {controller_epoch:int}.*)?)
+K10-2.8 controller-resigned until=3.4
+    Renouncing the leadership at oldEpoch {controller_epoch:int} {reason:rest}
+K10b controller-resigned since=3.5
+    \S+: event failed with (?P<error>\w+)(?: \(treated as \w+\))? at epoch {controller_epoch:int} in -?\d+
+    microseconds\. Renouncing leadership and reverting to the last (?:committed|stable) offset
     -?\d+\.(?: Exception message: {reason:rest})?.*
+K10b-2.8 controller-resigned until=3.5
+    \S+: failed with unknown server exception (?P<error>\w+) at epoch (?P<controller_epoch>\d+) in -?\d+ us\. +\
+    (?:Renouncing leadership and reverting to the|Reverting to) last committed offset -?\d+\..*
 K11 broker-stopping
     Unfenced broker {broker:int} has requested and been granted (?:a controlled|an immediate) shutdown\.
 K12 broker-fenced reason='it asked for it'
@@ -87,15 +109,25 @@ K15b broker-registered
     Registering a new incarnation of broker {broker:int}\. .*?Broker epoch will become {broker_epoch:int}\.
 K15c broker-registered
     Amending registration of broker {broker:int}, incarnation ID \S+ Broker epoch remains {broker_epoch:int}\.
-K16 broker-unregistered
+K15d broker-registered until=3.5
+    Registered new broker: {REGISTERED}
+K15e broker-registered until=3.5
+    Re-registered broker (?:incarnation|id -?\d+): {REGISTERED}
+K16 broker-unregistered since=3.5
     Replayed UnregisterBrokerRecord\(brokerId={broker:int}, brokerEpoch={broker_epoch:int}\)
+K16-2.8 broker-unregistered until=3.5
+    Unregistered broker: UnregisterBrokerRecord\(brokerId={broker:int}, brokerEpoch={broker_epoch:int}\)
 K17 replicas-offline since=3.7
     Directories (?P<reason>\[[^\]]*\] in broker {broker:int} marked offline, .*)
 # -- topics and assignments --------------------------------------------------------------------------------------------
-K18a topic-created
+K18a topic-created since=3.5
     Replayed TopicRecord for topic {topic:name} {TOPIC_ID}\.
-K18c topic-removed
+K18a-2.8 topic-created until=3.5
+    Created topic {topic:name} with (?:topic )?ID {topic_id:id}\.
+K18c topic-removed since=3.5
     Replayed RemoveTopicRecord for topic {topic:name} with (?:topic )?ID {topic_id:id}\.
+K18c-2.8 topic-removed until=3.5
+    Removed topic {topic:name} with (?:topic )?ID {topic_id:id}\.
 K18b assigned
     Replayed partition assignment change PartitionChangeRecord\(partitionId={partition:int}, topicId={topic_id:id},
     .*?\breplicas=\[{replicas:ids}\], removingReplicas=(?:\[{removing:ids}\]|null),
