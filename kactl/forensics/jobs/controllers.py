@@ -27,7 +27,8 @@ COLUMNS: Final = columns(
     elected_at        time  [elected] when it was elected; null if before the logs
     ready_at          time  when it had loaded the cluster and updated the brokers
     started_at        time  the last step of taking over
-    last_act_at       time  its last line as this controller, responses to its requests excluded
+    last_act_at       time  its last line as this controller, without responses to its requests, and in KRaft
+                            without lines that the other controllers write too
     resigned_at       time  [until] when it resigned, or detected that it had been replaced
     failover_ms       ms    [took over in] from elected until started (or ready)
     gap_ms            ms    [no controller before for] from the last sign of the previous controller (its resignation,
@@ -52,6 +53,18 @@ STALE: Final = r"its controller epoch|an old controller"
 _RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)
 # A controller that resigned still receives responses to its requests.
 _NO_ACT: Final = (*_RESIGNED, EventType.ANSWERED, EventType.ANSWER_FAILED)
+# KRaft's other controllers log these too, about themselves and about records that they read from the metadata log.
+_NO_ACT_IN_KRAFT: Final = (
+    EventType.LEADERSHIP,
+    EventType.PARTITION_CREATED,
+    EventType.ASSIGNED,
+    EventType.TOPIC_CREATED,
+    EventType.TOPIC_REMOVED,
+    EventType.BROKER_REGISTERED,
+    EventType.BROKER_UNREGISTERED,
+    EventType.PERFORMANCE,
+    EventType.SLOW_EVENT,
+)
 
 
 def controllers(timed: DataFrame) -> DataFrame:
@@ -96,7 +109,10 @@ def _acted(lines: DataFrame, all_terms: DataFrame) -> DataFrame:
         "next_at",
     )
     own_epoch = f.when(is_own(), f.col("controller_epoch"))
-    spoken = lines.select("speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"))
+    acts = is_own() & ~is_a(*_NO_ACT) & ~(is_true(f.col("format").startswith("K")) & is_a(*_NO_ACT_IN_KRAFT))
+    spoken = lines.select(
+        "speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"), acts.alias("acts")
+    )
     is_during = (f.col("at") >= f.col("begin")) & (f.col("until").isNull() | (f.col("at") < f.col("until")))
     belongs = (f.col("own_epoch") == f.col("epoch")) | (f.col("own_epoch").isNull() & is_during)
     # Terms are few; a line's broker has at most one at a time.
@@ -109,7 +125,7 @@ def _acted(lines: DataFrame, all_terms: DataFrame) -> DataFrame:
         f.min(own(EventType.CONTROLLER_READY)).alias("ready_at"),
         f.min(own(EventType.CONTROLLER_STARTED)).alias("started_at"),
         f.min(own(*_RESIGNED)).alias("resigned_at"),
-        f.max(f.when(f.col("own") & ~is_a(*_NO_ACT), f.col("at"))).alias("last_act_at"),
+        f.max(f.when(f.col("acts"), f.col("at"))).alias("last_act_at"),
         f.max(f.when(f.col("next_at").isNull() | (f.col("at") <= f.col("next_at")), f.col("at"))).alias("sign_at"),
         f.max(f.when(f.col("own") & is_a(EventType.SLOW_EVENT), f.col("took_ms"))).alias("slowest_event_ms"),
     )

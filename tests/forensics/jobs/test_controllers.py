@@ -270,3 +270,41 @@ def test_terms_of_kraft_and_kactl_are_separate(spark: SparkSession) -> None:
     assert (found[3000, 5]["overlap_ms"], found[3001, 7]["gap_ms"]) == (0, 1000)
     assert (found[2, 40]["resigned_at"], found[1, 41]["gap_ms"]) == (moment(2), 3000)
     assert (found[1, 41]["partitions_moved"], found[1, 41]["last_act_at"]) == (1, moment(6))
+
+
+def test_terms_of_an_early_kraft_controller(spark: SparkSession) -> None:
+    def quorum(seconds: float, controller: int, message: str) -> str:
+        return line(seconds, f"[Controller {controller}] {message}", logger=QUORUM)
+
+    registered = "RegisterBrokerRecord(brokerId=1, incarnationId=PTLuxh5SRDSeq5YvFUyqzg, brokerEpoch=44, endPoints=[])"
+    logs = {
+        (3000, Kind.CONTROLLER): [
+            quorum(1, 3000, "Becoming active at controller epoch 5."),
+            quorum(2, 3000, f"Registered new broker: {registered}"),
+            quorum(4, 3000, "We were the leader in epoch 5, and are still the leader in the new epoch 6."),
+            quorum(
+                9, 3000, "Renouncing the leadership at oldEpoch 6 due to a metadata log event. Reverting to last x."
+            ),
+            # It follows the new controller.
+            quorum(12, 3000, f"Re-registered broker id 1: {registered}"),
+        ],
+        (3001, Kind.CONTROLLER): [
+            quorum(10, 3001, "Becoming the active controller at epoch 7, committed offset 9 and committed epoch 6."),
+            quorum(
+                20,
+                3001,
+                "writeNoOpRecord: failed with unknown server exception X at epoch 7 in 9 us.  Reverting to "
+                "last committed offset 77.",
+            ),
+        ],
+    }
+
+    found = of(as_timed(events(spark, logs)))
+
+    assert {key: row["source"] for key, row in found.items()} == dict.fromkeys(
+        [(3000, 5), (3000, 6), (3001, 7)], "kraft"
+    )
+    assert (found[3000, 5]["elected_at"], found[3000, 6]["elected_at"]) == (moment(1), moment(4))
+    assert (found[3000, 5]["resigned_at"], found[3000, 6]["resigned_at"]) == (None, moment(9))
+    assert (found[3000, 6]["overlap_ms"], found[3001, 7]["gap_ms"]) == (0, 1000)
+    assert found[3001, 7]["resigned_at"] == moment(20)
