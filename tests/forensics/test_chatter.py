@@ -68,6 +68,27 @@ SAID = [
     "Broker 2 truncated logs and checkpointed recovery boundaries for partition [a,0] as part of become-follower "
     "request with correlation id 77 from controller 1 epoch 5",
     "Broker 2 finished handling stop replica (delete=false) for partition [a,0]",
+    # Of controllers up to 3.5.
+    "[Controller 6] processBrokerHeartbeat: unable to start processing because of NotControllerException.",
+    "[Controller 6] unable to start processing registerBroker because of NotControllerException.",
+    "[Controller 6] processBrokerHeartbeat: failed with NotControllerException in 31 us",
+    "[Controller 6] registerBroker: failed with UnsupportedVersionException in 212 us. Reason: The broker is too old.",
+    "[Controller 6] writeNoOpRecord: failed with unknown server exception IllegalStateException in 612 us.  The "
+    "controller is already in standby mode.",
+    "[Controller 6] org.apache.kafka.controller.QuorumController@4fe8a1c2: failed with unknown server exception "
+    "IllegalStateException at epoch -1 in 612 us.  Reverting to last committed offset 8044.",
+    "[Controller 6] Fenced broker: FenceBrokerRecord(id=4, epoch=811)",
+    "[Controller 6] Unfenced broker: UnfenceBrokerRecord(id=4, epoch=811)",
+    "[Controller 6] Validate-only CreateTopics result(s): CreatableTopic(name='a-b', numPartitions=2): SUCCESS",
+    "[Controller 6] createTopics result(s): CreatableTopic(name='a-b', numPartitions=2): SUCCESS",
+    "[Controller 6] Starting to replay snapshot (OffsetAndEpoch(offset=70, epoch=3)), from last commit offset (-1) and "
+    "epoch (-1)",
+    "[Controller 6] The metadata log appears to be empty. Appending 1 bootstrap record(s) at metadata.version 3.4-IV0.",
+    "[Controller 6] No metadata.version feature level record was found in the log. Treating it as 3.0-IV1.",
+    "[Controller 6] maybeCompleteAuthorizerInitialLoad: completing authorizer initial load at last committed offset 9.",
+    "[Controller 6] Scheduling write event for writeNoOpRecord because maxIdleIntervalNs (500000000)",
+    "[Controller 6] Cancelling deferred write event maybeFenceReplicas because this controller is no longer active.",
+    "[Controller 6] Applied ISR change record: PartitionChangeRecord(partitionId=3, topicId=AbC-dEf_GhIjKlMnOpQrSt)",
     # From real nodes of 4.0 to 4.3.
     "[QuorumController id=3001] Updated the controlled shutdown offset for broker 3 to 188.",
     "[QuorumController id=3001] Ignoring no-op registration change for BrokerRegistration(id=2, epoch=7)",
@@ -132,6 +153,8 @@ def test_unknown_lines_are_not_harmless() -> None:
     for record in ("PartitionRecord", "TopicRecord", "RemoveTopicRecord", "UnregisterBrokerRecord"):
         assert not is_chatter(f"Replayed {record} for what has another form".encode())
     assert not is_chatter(b"handleBrokerFenced: changing what has another form")
+    assert not is_chatter(b"Fenced broker 4 for what has another form")
+    assert not is_chatter(b"writeNoOpRecord: failed in another form")
 
 
 def test_harmless_lines_are_counted_separately_from_other_lines() -> None:
