@@ -148,6 +148,8 @@ def test_others_of_one_level_and_hour_become_one_row() -> None:
         b"QuorumController id=3000": {"speaker": b"3000", "role": "controller"},
         b"BrokerLifecycleManager id=2": {"speaker": b"2", "role": "broker"},
         b"RaftManager id=3000": {"speaker": b"3000", "role": "broker"},
+        b"RaftManager nodeId=12": {"speaker": b"12", "role": "broker"},
+        b"KafkaRaftServer nodeId=12": {"speaker": b"12", "role": "broker"},
         b"KafkaServer id=2": {"speaker": b"2", "role": "broker"},
         b"Kafka Server 2": {"speaker": b"2", "role": "broker"},
         b"SessionExpirationListener on 1": {"speaker": b"1", "role": "controller", "controller": b"1"},

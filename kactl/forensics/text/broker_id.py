@@ -14,7 +14,7 @@ _CONTROLLER: Final = re.compile(
 )
 _BROKER: Final = re.compile(
     rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker(?:LifecycleManager|Server)?|KafkaServer|RaftManager) id=|^Kafka Server |"
-    rb"brokerId=)(\d+)"
+    rb"brokerId=|^(?:KafkaRaftServer|RaftManager) nodeId=)(\d+)"
 )
 _EPOCH: Final = re.compile(rb"epoch=(\d+)")
 _PARTITION: Final = re.compile(
