@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.forensics.event_types import Kind
 from kactl.forensics.text import source, splits
 from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.probe import Probe, probe
@@ -28,6 +29,15 @@ STORY = "".join(
     log_line(golden, ts=f"2024-05-01 10:00:{at:02},000")
     for at, golden in enumerate(each for each in GOLDEN if each.format in ("P1", "P4b", "B4", "I1"))
 )
+# The logger is on the last line of these messages.
+LONG = (
+    "[2024-05-01 10:00:20,000] INFO Stat of the created znode at /brokers/ids/7 is: 35,35,1714550400123\n"
+    " (kafka.zk.KafkaZkClient)\n"
+    "[2024-05-01 10:00:21,000] INFO KafkaConfig values: \n\tadvertised.listeners = null\n\tbroker.id = 7\n"
+    " (kafka.server.KafkaConfig)\n"
+    "[2024-05-01 10:00:22,000] ERROR [Controller id=7] Two\nlines (kafka.controller.KafkaController)\n"
+    "java.io.IOException: gone\n\tat a.line.of(AStackTrace.scala:1)\n"
+)
 LOST = "\tat a.line.of(AStackTrace.scala:1)\n\tat another(AStackTrace.scala:2)\n"
 
 
@@ -39,7 +49,7 @@ def test_lines_without_a_time_are_joined_to_the_previous_one() -> None:
     assert sum(each["lines"] for each in events_of(STORY)) == STORY.count("\n")
 
 
-@pytest.mark.parametrize("text", [STORY, LOST + STORY, STORY + LOST, STORY.rstrip("\n")], ids=range(4))
+@pytest.mark.parametrize("text", [STORY, LOST + STORY, STORY + LOST, STORY.rstrip("\n"), LONG + STORY], ids=range(5))
 def test_two_splits_at_any_byte_equal_the_whole_file(text: str) -> None:
     whole = records_of(text)
 
@@ -68,11 +78,60 @@ def test_records_and_lines_become_the_same_events() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 100, 1000])
 def test_events_do_not_depend_on_the_read_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    whole = events_of(LOST + STORY)
+    whole, in_lines = events_of(LOST + STORY), records_of(LONG)
 
     monkeypatch.setattr(source, "CHUNK", chunk)
 
     assert events_of(LOST + STORY) == whole
+    assert records_of(LONG) == in_lines
+
+
+def test_message_of_several_lines_is_a_record_of_its_own() -> None:
+    found = records_of(LONG)
+
+    assert [(fields[3:], lines, joined) for _, fields, lines, joined in found] == [
+        ((b"Stat of the created znode at /brokers/ids/7 is: 35,35,1714550400123", b"kafka.zk.KafkaZkClient"), 2, None),
+        (
+            (b"KafkaConfig values: \n\tadvertised.listeners = null\n\tbroker.id = 7", b"kafka.server.KafkaConfig"),
+            4,
+            None,
+        ),
+        ((b"Two\nlines", b"kafka.controller.KafkaController"), 4, b"java.io.IOException: gone"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "prefix", "suffix"),
+    [
+        ("standard", "", ""),
+        ("container/standard", "kafka-7  | ", ""),
+        ("bare", "", " [main]"),
+        ("cri/bare", "x stdout F ", ""),
+    ],
+)
+def test_message_of_several_lines_is_no_reason_of_another(layout: str, prefix: str, suffix: str) -> None:
+    begun = "[2024-05-01 10:00:19,000] ERROR [Broker id=7] {} (state.change.logger)\n".format(
+        "Received LeaderAndIsrRequest with correlation id 3 from controller 1 epoch 2 with an older epoch"
+    )
+    text = begun + LONG
+    if "bare" in layout:
+        text = text.replace("[2024", "2024").replace("00] ", "00 ").replace(")\n", f"){suffix}\n")
+    text = "".join(f"{prefix}{line}\n" for line in text.splitlines())
+
+    first, *_, last = events_of(text, layout=layout, kind=Kind.SERVER)
+
+    assert (first["lines"], first["reason"], last["text"], last["lines"]) == (1, None, "[Controller id=7] Two", 4)
+
+
+def test_line_without_its_end_is_unparsed() -> None:
+    """Its last number may be cut off."""
+    whole = "[2024-05-01 10:00:00,000] INFO [QuorumController id=7] In the new epoch 34, the leader is 12"
+
+    (event,) = events_of(f"{whole} (org.apache.kafka.controller.QuorumController)\n")
+    (cut,) = events_of(whole[:-1])
+
+    assert (event["controller"], cut["type"], cut["controller"]) == (12, "unparsed", None)
+    assert cut["text"].endswith("the leader is 1")
 
 
 def test_byte_order_mark_is_removed() -> None:

@@ -13,6 +13,8 @@ _TS: Final = r"(?P<ts>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})"
 _LEVEL: Final = r"(?P<level>[A-Z]{4,5})"
 _LOGGER: Final = r"(?P<logger>[\w.$]+)(?::\d+)?"
 _MESSAGE: Final = r"(?:\[(?P<prefix>[^\]]*)\][:,]? )?(?P<msg>.*)"
+# Matches at no position, so that an optional group of it is always empty.
+_NOTHING: Final = r"(?!)"
 
 # As container runtimes print it, with nanoseconds and a zone.
 _RECEIVED: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d) "
@@ -55,25 +57,41 @@ class Layout(NamedTuple):
 
     Attributes:
         match: matches a whole line without its newline; None for a line that continues the line before.
+        begin: matches the first line of a message of several lines if the logger follows the message. It has the same
+            groups as `match`; the logger is empty. None if the logger precedes the message.
+        end: matches the last line of such a message, with the groups `msg` and `logger`, without the outer part.
         groups: numbers of the groups ts, level, prefix, msg and logger.
         outer: the prefix to remove from lines that continue another, at their beginning.
     """
 
     name: str
     match: Callable[[bytes], "re.Match[bytes] | None"]
+    begin: "Callable[[bytes], re.Match[bytes] | None] | None"
+    end: "Callable[[bytes], re.Match[bytes] | None] | None"
     groups: tuple[int, int, int, int, int]
     outer: "re.Pattern[bytes]"
 
 
 def _layout(outer: str, inner: str) -> Layout:
-    expression = re.compile((OUTER[outer] + INNER[inner]).encode("ascii"))
-    ts, level, prefix, msg, logger = (expression.groupindex[name] for name in GROUPS)
+    before, after = INNER[inner].split(_MESSAGE)
+    whole = _compiled(OUTER[outer] + INNER[inner])
+    begin = end = None
+    if _LOGGER in after:
+        begin = _compiled(f"{OUTER[outer]}{before}{_MESSAGE}(?P<logger>{_NOTHING})?").fullmatch
+        end = _compiled(f"(?:(?P<msg>.*) )?{after.removeprefix(' ')}").fullmatch
+    ts, level, prefix, msg, logger = (whole.groupindex[name] for name in GROUPS)
     return Layout(
         f"{outer}/{inner}" if outer else inner,
-        expression.fullmatch,
+        whole.fullmatch,
+        begin,
+        end,
         (ts, level, prefix, msg, logger),
-        re.compile(f"^(?:{OUTER[outer]})".encode("ascii")),
+        _compiled(f"^(?:{OUTER[outer]})"),
     )
+
+
+def _compiled(expression: str) -> "re.Pattern[bytes]":
+    return re.compile(expression.encode("ascii"))
 
 
 LAYOUTS: Final = {layout.name: layout for outer in OUTER for inner in INNER for layout in (_layout(outer, inner),)}

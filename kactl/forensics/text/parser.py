@@ -92,9 +92,9 @@ class Parser:
         by_head, messages = self._by_head, chunk.messages
         headless = [row for head in by_first_word.keys() - by_head.keys() for row in by_first_word.pop(head)]
         for head, rows in (*by_first_word.items(), (None, sorted(headless))):
-            left = [row for row in rows if chunk.known[row]] if chunk.is_untimed else rows
-            if chunk.is_untimed:
-                rest += (row for row in rows if not chunk.known[row])
+            left = [row for row in rows if chunk.whole[row]] if chunk.is_damaged else rows
+            if chunk.is_damaged:
+                rest += (row for row in rows if not chunk.whole[row])
             candidates = by_head[head]
             for fullmatch, form, candidate_rows, groups in candidates:
                 eligible = [row for row in left if chunk.names_partition(row)] if form.by_prefix else left
@@ -172,7 +172,10 @@ class Parser:
 
     def _unparsed(self, rows: list[int], chunk: "_Chunk") -> pa.RecordBatch:
         fields = [chunk.records.fields[row] for row in rows]
-        texts = [(b"[%b] " % prefix if prefix else b"") + (message or b"") for _, _, prefix, message, _ in fields]
+        texts = [
+            (b"[%b] " % prefix if prefix else b"") + (message or b"").split(b"\n", 1)[0]
+            for _, _, prefix, message, _ in fields
+        ]
         given = chunk.from_prefixes(_WRITER, rows) | {"text": column("text", texts)}
         return self._batch(EventType.UNPARSED, given, rows, chunk)
 
@@ -191,7 +194,7 @@ class Parser:
         return self._batch(type, given, rows, chunk)
 
     def _configured(self, chunk: "_Chunk") -> pa.RecordBatch:
-        """Returns the settings of configuration dumps, with the time of the record before; they represent no line.
+        """Returns the settings of configuration dumps; they represent no line.
 
         A dump contains its broker's id, which in a stream of several brokers no other line has.
         """
@@ -235,7 +238,7 @@ class _Chunk:
 
     def __init__(self, records: Records, time_zone: datetime.tzinfo, prefixes: Prefixes) -> None:
         self.records = records
-        times, levels, self._texts, messages, _ = zip(*records.fields, strict=True)
+        times, levels, self._texts, messages, loggers = zip(*records.fields, strict=True)
         self.messages: tuple[bytes, ...] = messages
         self.level = mapped(levels, lambda text: text, "level")
         self._prefixes = prefixes
@@ -244,7 +247,11 @@ class _Chunk:
         self.lengths = np.array(records.lengths, np.int32)
         self.logged, is_time = zone.logged([text or _NEVER for text in times])
         self.known = is_time & np.array([text is not None for text in times], np.bool_)
-        self.is_untimed = not self.known.all()  # whether some records have no time
+        # Records with a time and a logger. A line without its logger is cut off, and so may be a number in it.
+        self.whole = self.known
+        if None in loggers:
+            self.whole = self.known & np.array([logger is not None for logger in loggers], np.bool_)
+        self.is_damaged = not self.whole.all()
         self.utc = zone.to_utc(self.logged, time_zone)
 
     def from_prefixes(self, names: Sequence[str], rows: list[int]) -> dict[str, Any]:

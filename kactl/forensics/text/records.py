@@ -1,5 +1,8 @@
 """Records: a line with a time, and the following lines without one.
 
+In most layouts the logger follows the message, so the first line of a message of several lines has no logger. The next
+lines are part of the message, up to the one that ends with the logger; only lines after it are joined to the record.
+
 A file is cut into splits at arbitrary bytes. A record belongs to the split that contains its first byte, with all lines
 that continue it, even beyond the end of the split. Lines at the beginning of a file that continue no record belong to
 the first split.
@@ -8,7 +11,8 @@ the first split.
 import bisect
 import codecs
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,7 +32,7 @@ class Records(NamedTuple):
     Attributes:
         offsets: offset of the first byte.
         fields: texts of the layout's groups: ts, level, prefix, msg, logger. A line that continues no record has its
-            text as `msg` and no `ts`.
+            text as `msg` and no `ts`. A message of several lines contains newlines; a cut one has no `logger`.
         lengths: number of lines.
         joined: the first line that continues the record, if there is one.
         settings: settings of a configuration dump that continues the record, as `settings.setting` returns them.
@@ -94,10 +98,13 @@ def _add(batch: Records, texts: list[bytes], layout: Layout, offset: int, start:
     offsets = [offset, *ends.tolist()]
     others = [index for index, match in enumerate(matches) if match is None] if None in matches else []
     for index in others:
-        if _NUL in texts[index]:
-            matches[index] = layout.match(texts[index].strip(_NUL))
+        text = texts[index]
+        if _NUL in text:
+            matches[index] = layout.match(text := text.strip(_NUL))
         elif offsets[index] == 0:
-            matches[index] = layout.match(texts[index].removeprefix(codecs.BOM_UTF8))
+            matches[index] = layout.match(text := text.removeprefix(codecs.BOM_UTF8))
+        if matches[index] is None and layout.begin is not None:
+            matches[index] = layout.begin(text)
     stop = len(texts)
     if end is not None and offsets[-1] > end:
         # Lines that continue the last record belong to this split.
@@ -119,7 +126,10 @@ def _join(batch: Records, text: bytes, layout: Layout, offset: int, *, is_first:
     last = len(batch.offsets) - 1
     if last >= 0:
         batch.lengths[-1] += 1
-        if text and last not in batch.joined:
+        ts, _, _, _, logger = batch.fields[-1]
+        if ts is not None and logger is None and layout.end is not None:
+            batch.fields[-1] = _continued(batch.fields[-1], layout.outer.sub(b"", text, count=1), layout.end)
+        elif text and last not in batch.joined:
             batch.joined[last] = layout.outer.sub(b"", text[:JOINED_LIMIT], count=1).strip()
         if settings.MARK in text:
             setting = settings.setting(layout.outer.sub(b"", text[:JOINED_LIMIT], count=1))
@@ -129,3 +139,16 @@ def _join(batch: Records, text: bytes, layout: Layout, offset: int, *, is_first:
         batch.fields.append((None, None, None, text, None))
         batch.offsets.append(offset)
         batch.lengths.append(1)
+
+
+def _continued(
+    fields: tuple[bytes | None, ...], text: bytes, end: "Callable[[bytes], re.Match[bytes] | None]"
+) -> tuple[bytes | None, ...]:
+    """Returns the fields of a record whose message goes on with a line."""
+    ts, level, prefix, message, logger = fields
+    match = end(text)
+    if match is not None:
+        text, logger = match["msg"] or b"", match["logger"]
+    if text.strip() and message is not None and len(message) < JOINED_LIMIT:
+        message = b"%b\n%b" % (message, text[:JOINED_LIMIT])
+    return ts, level, prefix, message, logger

@@ -6,7 +6,7 @@
         ...
      (kafka.server.KafkaConfig)
 
-In most layouts the first line of a dump has no logger and so begins no record; the dump continues the record before it.
+In most layouts the logger follows the dump. All of its lines are one record.
 """
 
 import re
