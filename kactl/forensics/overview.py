@@ -39,6 +39,10 @@ INFO_ONLY: Final = (
     "INFO only: it has no state changes of replicas or to OfflinePartition and no single requests; the beginnings of "
     "outages are taken from other files, or bounded"
 )
+WHOLE_SECONDS: Final = (
+    "its times have no milliseconds: the order of its lines and those of other files within a second is not known, and "
+    "offsets between clocks may be wrong by a second"
+)
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +110,7 @@ def reports(
             error=probe.error or None,
         )
         if number in sums:
-            report = _filled(report, sums[number], samples.get(number, []), time_zone)
+            report = _filled(report, probe, sums[number], samples.get(number, []), time_zone)
         file_reports.append(report)
     return file_reports
 
@@ -174,7 +178,7 @@ def _samples(events: "DataFrame") -> "DataFrame":
     return ranked.select("file_id", f.slice("kinds", 1, SAMPLES).getField("line").alias("samples"))
 
 
-def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_zone: str) -> FileReport:
+def _filled(report: FileReport, probe: Probe, sums: dict[str, Any], samples: list[str], time_zone: str) -> FileReport:
     known = sums["events"] + sums["unparsed"]
     speakers = _known(sums["speakers"])
     report = msgspec.structs.replace(
@@ -188,15 +192,17 @@ def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_z
         error=max(_known(sums["reasons"]), default=None),
         **{name: sums[name] for name in ("begin", "end", "lines", "events", "harmless", "other", "unparsed")},
     )
-    return msgspec.structs.replace(report, warnings=tuple(_warnings(report, sums, time_zone)))
+    return msgspec.structs.replace(report, warnings=tuple(_warnings(report, probe, sums, time_zone)))
 
 
-def _warnings(report: FileReport, sums: dict[str, Any], time_zone: str) -> list[str]:
+def _warnings(report: FileReport, probe: Probe, sums: dict[str, Any], time_zone: str) -> list[str]:
     warnings = []
     if report.kind is Kind.STATE_CHANGE and report.events and "TRACE" not in report.levels:
         warnings.append(INFO_ONLY)
     if report.coverage is not None and report.coverage < COVERAGE_LOW:
         warnings.append(f"only {report.coverage:.0%} of the relevant lines were parsed")
+    if probe.whole_seconds:
+        warnings.append(WHOLE_SECONDS)
     speakers = _known(sums["speakers"])
     if report.events and not speakers:
         warnings.append("no line names the broker that wrote it")

@@ -24,6 +24,10 @@ WRITTEN = {
     "bare": f"2018-09-22T15:50:12.985 INFO {MESSAGE} (state.change.logger)",
     "bare with a thread": f"{TS} INFO {MESSAGE} (state.change.logger) [controller-event-thread]",
     "level-first": f"INFO [{TS}] {MESSAGE} (state.change.logger)",
+    "dashed": f"{TS} INFO  [controller-event-thread] logger:66 - {MESSAGE}",
+    "dashed, without a thread": f"{TS} INFO  logger:66 - {MESSAGE}",
+    "piped": f"{TS} | INFO  | [main] | {MESSAGE} | state.change.logger (Logging.scala:68)",
+    "colon": f"{TS} INFO state.change.logger: {MESSAGE}",
     "container/standard": f"kafka-2    | {STANDARD}",
     "pod/standard": f"[pod/kafka-0/kafka] {STANDARD}",
     "cri/standard": f"2018-09-22T15:50:12.985123456Z stdout F {STANDARD}",
@@ -61,6 +65,30 @@ def test_layouts_are_recognised(name: str, line: str) -> None:
 )
 def test_prefixes_of_commands_are_recognised(layout: str, prefix: str) -> None:
     assert detect([(prefix + STANDARD).encode()] * 3) == f"{layout}/standard"
+
+
+def test_times_without_milliseconds_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "".join(
+        f"2025-07-03 13:05:{second} INFO  [kafka-3-event-handler] QuorumController:1024 - [QuorumController id=3] "
+        f"In the new epoch {epoch}, the leader is 4.\n"
+        for second, epoch in ((51, 7), (51, 9), (52, 8))
+    )
+
+    probed = _file(tmp_path, text)
+    events = events_of(text, layout=probed.layout, kind=probed.kind)
+
+    assert (probed.kind, probed.layout, probed.broker, probed.whole_seconds) == (Kind.CONTROLLER, "dashed", 3, True)
+    assert [(event["ts_logged"].second, event["controller_epoch"]) for event in events] == [(51, 7), (51, 9), (52, 8)]
+    assert {event["ts_logged"].microsecond for event in events} == {0}
+
+
+def test_other_layouts_have_times_with_milliseconds(tmp_path: Path) -> None:
+    assert _file(tmp_path, CONTROLLER.replace(",985", "") * 3).kind is Kind.FOREIGN
+    assert not _file(tmp_path, CONTROLLER).whole_seconds
+
+
+def test_message_with_a_colon_does_not_hide_its_layout() -> None:
+    assert detect([f"{TS} INFO some.topic: {MESSAGE} (kafka.server.Server)".encode()] * 3) == "bare"
 
 
 def test_continuation_lines_lose_the_container_prefix() -> None:

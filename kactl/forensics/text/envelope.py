@@ -9,7 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-_TS: Final = r"(?P<ts>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})"
+_SECOND: Final = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d"
+_TS: Final = rf"(?P<ts>{_SECOND}[,.]\d{{3}})"
+# Some layouts have times without milliseconds. Lines of one second keep the order of their file.
+_TS_SECONDS: Final = rf"(?P<ts>{_SECOND}(?:[,.]\d{{3}})?)"
 _LEVEL: Final = r"(?P<level>[A-Z]{4,5})"
 _LOGGER: Final = r"(?P<logger>[\w.$]+)(?::\d+)?"
 _MESSAGE: Final = r"(?:\[(?P<prefix>[^\]]*)\][:,]? )?(?P<msg>.*)"
@@ -36,6 +39,11 @@ INNER: Final = {
     "class-first": rf"\[{_TS}\] \({_LOGGER}\) {_LEVEL} +{_MESSAGE}\s*",
     "bare": rf"{_TS} {_LEVEL} +{_MESSAGE} \({_LOGGER}\)(?: \[[^\]]*\])?\s*",
     "level-first": rf"{_LEVEL} +\[{_TS}\] {_MESSAGE} \({_LOGGER}\)\s*",
+    # Strimzi with Kafka 4.0: with or without a thread, with the last part of the logger's name.
+    "dashed": rf"{_TS_SECONDS} {_LEVEL} +(?:\[.*?\] )?{_LOGGER} - {_MESSAGE}\s*",
+    "piped": rf"{_TS} \| {_LEVEL} *\| \[.*?\] \| {_MESSAGE} \| {_LOGGER} \([\w.]+:\d+\)\s*",
+    # Cloudera. The name is the full one: a message may also begin with a word and a colon.
+    "colon": rf"{_TS} {_LEVEL} +(?P<logger>[\w$]+(?:\.[\w$]+)+): {_MESSAGE}\s*",
 }
 DUMP: Final = "dump"
 KACTL: Final = "kactl"

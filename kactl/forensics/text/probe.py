@@ -18,6 +18,7 @@ from .broker_id import Prefixes
 from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unwrapped, Unzipped, is_wrapped, why
+from .zone import TIME_LENGTH
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
@@ -59,6 +60,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         packed: whether it is compressed with gzip.
         wrapped: whether its lines are in JSON, as Docker keeps what containers print.
         size: bytes, as stored.
+        whole_seconds: whether its times have no milliseconds.
         broker: the broker that wrote it; None if it is not known, or if there are several.
         error: why the file is not read; empty if it is.
     """
@@ -69,6 +71,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str = UTF8
     packed: bool = False
     wrapped: bool = False
+    whole_seconds: bool = False
     size: int = 0
     broker: int | None = None
     error: str = ""
@@ -165,7 +168,13 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
     kind = _kind(fields)
     if kind is Kind.FOREIGN:
         return msgspec.structs.replace(result, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
-    return msgspec.structs.replace(result, kind=kind, layout=layout, broker=_broker(fields, sample, path))
+    return msgspec.structs.replace(
+        result,
+        kind=kind,
+        layout=layout,
+        whole_seconds=any(len(line[0]) < TIME_LENGTH for line in fields),
+        broker=_broker(fields, sample, path),
+    )
 
 
 def _lines(begin: bytes) -> list[bytes]:

@@ -19,6 +19,7 @@ Micros = npt.NDArray[np.int64]
 
 # 2024-05-01 10:00:00,123
 TIME_LENGTH: Final = 23
+_NO_MILLIS: Final = b",000"
 BACK_US: Final = 30 * 60 * 1_000_000
 # Upper limit of valid times, the year 2200, because noise may look like a time. A clock that was never set shows 1970.
 END_US: Final = 7_258_118_400_000_000
@@ -52,13 +53,16 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 
 def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
-    """Converts n texts of TIME_LENGTH bytes, with digits at the positions of a time's digits.
+    """Converts n texts of TIME_LENGTH bytes, or without milliseconds, with digits at the positions of a time's digits.
 
     Returns:
         int64[n] microseconds since 1970 on the writer's clock, and bool[n] whether the text is a valid time: a day of
         the calendar before `END_US`. An invalid time is replaced by the one before it, which preserves the order.
     """
-    digits = np.frombuffer(b"".join(times), np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
+    text = b"".join(times)
+    if len(text) < len(times) * TIME_LENGTH:
+        text = b"".join([time if len(time) == TIME_LENGTH else time + _NO_MILLIS for time in times])
+    digits = np.frombuffer(text, np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
 
     def number(begin: int, end: int) -> Micros:
         value = np.zeros(len(digits), np.int64)
