@@ -203,6 +203,10 @@ def _warnings(report: FileReport, probe: Probe, sums: dict[str, Any], time_zone:
         warnings.append(f"only {report.coverage:.0%} of the relevant lines were parsed")
     if probe.whole_seconds:
         warnings.append(WHOLE_SECONDS)
+    if probe.years_ahead:
+        warnings.append(
+            f"its years are {probe.years_ahead} ahead, as on machines with the Buddhist calendar: that was subtracted"
+        )
     speakers = _known(sums["speakers"])
     if report.events and not speakers:
         warnings.append("no line names the broker that wrote it")

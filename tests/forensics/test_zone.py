@@ -1,13 +1,15 @@
 """Conversion of logged times to UTC."""
 
 import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.text import source, zone
+from kactl.forensics.text import source, splits, zone
+from kactl.forensics.text.probe import probe
 
 from .reading import events_of
 
@@ -30,6 +32,29 @@ def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> 
 
     assert read.tolist() == [micros(text.replace(",", ".")) for text in texts]
     assert is_time.all()
+
+
+def test_years_of_the_buddhist_calendar_are_converted(tmp_path: Path) -> None:
+    log = tmp_path / "state-change.log"
+    line = (
+        "[{}] INFO [Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions "
+        "(state.change.logger)\n"
+    )
+    log.write_text(line.format("2567-02-29 23:59:59,123") + line.format("2567-03-01 00:00:00,004"))
+
+    probed = probe(str(log))
+    rows = [row for part in splits.cut([(0, probed)]) for some in splits.events(part, UTC) for row in some.to_pylist()]
+
+    assert probed.years_ahead == 543
+    assert [(row["type"], str(row["ts_logged"])) for row in rows] == [
+        ("received", "2024-02-29 23:59:59.123000"),
+        ("received", "2024-03-01 00:00:00.004000"),
+    ]
+
+
+@pytest.mark.parametrize("year", [b"2542", b"2644", b"2024", b"9999"])
+def test_one_year_of_another_calendar_keeps_all_years(year: bytes) -> None:
+    assert zone.years_ahead([b"2567-02-29 23:59:59,123", year + b"-03-01 00:00:00,004"]) == 0
 
 
 @pytest.mark.parametrize(

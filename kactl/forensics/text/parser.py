@@ -39,13 +39,17 @@ class Parser:
     Args:
         broker: id of the broker that wrote lines without an id of their own; None if it is not known.
         time_zone: the zone of logged times.
+        years_ahead: the number to subtract from their years.
     """
 
-    def __init__(self, *, file_id: int, kind: Kind, broker: int | None, time_zone: datetime.tzinfo) -> None:
+    def __init__(
+        self, *, file_id: int, kind: Kind, broker: int | None, time_zone: datetime.tzinfo, years_ahead: int = 0
+    ) -> None:
         self._file_id = file_id
         self._kind = kind
         self._broker = broker
         self._zone = time_zone
+        self._years_ahead = years_ahead
         self._prefixes = Prefixes()
         self._is_understood: dict[bytes | None, bool] = {}
         self._last_utc: int | None = None  # time of the last parsed record
@@ -57,7 +61,7 @@ class Parser:
 
     def parse(self, records: Records) -> pa.RecordBatch:
         """Returns the events of records. Their order differs from that of the records; each has its offset."""
-        chunk = _Chunk(records, self._zone, self._prefixes)
+        chunk = _Chunk(records, self._zone, self._years_ahead, self._prefixes)
         rest = self._match(chunk)
         batches = []
         for candidate in self._candidates:
@@ -236,7 +240,7 @@ class _Candidate(NamedTuple):
 class _Chunk:
     """Records with the columns that all formats share: offsets, times, levels, and values from the prefixes."""
 
-    def __init__(self, records: Records, time_zone: datetime.tzinfo, prefixes: Prefixes) -> None:
+    def __init__(self, records: Records, time_zone: datetime.tzinfo, years_ahead: int, prefixes: Prefixes) -> None:
         self.records = records
         times, levels, self._texts, messages, loggers = zip(*records.fields, strict=True)
         self.messages: tuple[bytes, ...] = messages
@@ -245,7 +249,7 @@ class _Chunk:
         self._from_prefixes: dict[str, Any] = {}
         self.offsets = np.array(records.offsets, np.int64)
         self.lengths = np.array(records.lengths, np.int32)
-        self.logged, is_time = zone.logged([text or _NEVER for text in times])
+        self.logged, is_time = zone.logged([text or _NEVER for text in times], years_ahead)
         self.known = is_time & np.array([text is not None for text in times], np.bool_)
         # Records with a time and a logger. A line without its logger is cut off, and so may be a number in it.
         self.whole = self.known

@@ -18,7 +18,7 @@ from .broker_id import Prefixes
 from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unwrapped, Unzipped, is_wrapped, why
-from .zone import TIME_LENGTH
+from .zone import TIME_LENGTH, years_ahead
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
@@ -61,6 +61,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         wrapped: whether its lines are in JSON, as Docker keeps what containers print.
         size: bytes, as stored.
         whole_seconds: whether its times have no milliseconds.
+        years_ahead: the number to subtract from the years of its times; see `zone.years_ahead`.
         broker: the broker that wrote it; None if it is not known, or if there are several.
         error: why the file is not read; empty if it is.
     """
@@ -72,6 +73,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     packed: bool = False
     wrapped: bool = False
     whole_seconds: bool = False
+    years_ahead: int = 0
     size: int = 0
     broker: int | None = None
     error: str = ""
@@ -173,6 +175,7 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         kind=kind,
         layout=layout,
         whole_seconds=any(len(line[0]) < TIME_LENGTH for line in fields),
+        years_ahead=years_ahead([line[0] for line in fields]),
         broker=_broker(fields, sample, path),
     )
 

@@ -82,7 +82,13 @@ def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[
             file, probe.layout, file_id=split.file_id, kind=probe.kind, broker=probe.broker, start=start, end=end
         )
         return
-    parser = Parser(file_id=split.file_id, kind=probe.kind, broker=probe.broker, time_zone=time_zone)
+    parser = Parser(
+        file_id=split.file_id,
+        kind=probe.kind,
+        broker=probe.broker,
+        time_zone=time_zone,
+        years_ahead=probe.years_ahead,
+    )
     for chunk in records(file, LAYOUTS[probe.layout], start=start, end=end):
         yield parser.parse(chunk)
 

@@ -19,6 +19,9 @@ Micros = npt.NDArray[np.int64]
 
 # 2024-05-01 10:00:00,123
 TIME_LENGTH: Final = 23
+# Years of the Buddhist calendar, which Java uses on Thai machines, are ahead by 543. Its days and months are the same.
+BUDDHIST: Final = 543
+_BUDDHIST_YEARS: Final = range(2543, 2644)
 _NO_MILLIS: Final = b",000"
 BACK_US: Final = 30 * 60 * 1_000_000
 # Upper limit of valid times, the year 2200, because noise may look like a time. A clock that was never set shows 1970.
@@ -52,8 +55,17 @@ def zone_of(name: str) -> datetime.tzinfo:
         ) from None
 
 
-def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
+def years_ahead(times: Sequence[bytes]) -> int:
+    """Returns the number to subtract from the years of times: BUDDHIST if all are of that calendar, or 0."""
+    years = {int(time[:4]) for time in times}
+    return BUDDHIST if years and all(year in _BUDDHIST_YEARS for year in years) else 0
+
+
+def logged(times: Sequence[bytes], ahead: int = 0) -> tuple[Micros, npt.NDArray[np.bool_]]:
     """Converts n texts of TIME_LENGTH bytes, or without milliseconds, with digits at the positions of a time's digits.
+
+    Args:
+        ahead: the years by which the writer's calendar is ahead.
 
     Returns:
         int64[n] microseconds since 1970 on the writer's clock, and bool[n] whether the text is a valid time: a day of
@@ -71,7 +83,7 @@ def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
         return value
 
     month = number(5, 7)
-    months = ((number(0, 4) - 1970) * 12 + month - 1).astype("datetime64[M]")
+    months = ((number(0, 4) - ahead - 1970) * 12 + month - 1).astype("datetime64[M]")
     days = months.astype("datetime64[D]").astype(np.int64) + number(8, 10) - 1
     hour, minute, second = number(11, 13), number(14, 16), number(17, 19)
     same_month = days.astype("datetime64[D]").astype("datetime64[M]") == months
