@@ -26,7 +26,7 @@ def dumped(kind: str, *, offset: int = 1, **data: Any) -> str:
 def events_of(text: str, layout: str, *, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
     file = io.BytesIO(text.encode())
     file.seek(max(0, start - 1))
-    kind = Kind(layout)
+    kind = Kind.DUMP if layout == "payloads" else Kind(layout)
     found = list(json_parser.events(file, layout, file_id=1, kind=kind, broker=None, start=start, end=end))
     rows: list[dict[str, Any]] = pa.Table.from_batches(found, WRITTEN).to_pylist()
     return rows
@@ -96,6 +96,55 @@ def test_line_without_a_record_is_unparsed(line: str) -> None:
     (event,) = events_of(line + "\n", "dump")
 
     assert (event["type"], event["text"]) == ("unparsed", line)
+
+
+def batch(offset: int, *, time_ms: int) -> str:
+    return (
+        f"baseOffset: {offset} lastOffset: {offset} count: 1 baseSequence: -1 partitionLeaderEpoch: 2 isControl: false "
+        f"position: 90 CreateTime: {time_ms} size: 83 magic: 2 compresscodec: none crc: 7 isvalid: true\n"
+    )
+
+
+def payload(kind: str, **data: Any) -> str:
+    return " " + dumped(kind, **data).partition("headerKeys: [] ")[2]
+
+
+# As printed with --skip-record-metadata.
+PAYLOADS = (
+    "Dumping /data/__cluster_metadata-0/00000000000000000000.log\nStarting offset: 0\n"
+    + batch(3, time_ms=1_714_550_400_001)
+    + "\n"
+    + batch(4, time_ms=1_714_550_400_123)
+    + payload("TOPIC_RECORD", name="a", topicId=TOPIC_ID)
+    + payload("PARTITION_RECORD", partitionId=3, topicId=TOPIC_ID, leader=2)
+    + batch(6, time_ms=1_714_550_401_000)
+    + payload("FENCE_BROKER_RECORD", id=2, epoch=99)
+)
+
+
+def test_payloads_without_metadata_have_the_time_of_their_batch() -> None:
+    rows = [row for row in events_of(PAYLOADS, "payloads") if row["type"] != "other"]
+
+    assert [(row["type"], row["ts"].timestamp()) for row in rows] == [
+        ("topic-created", 1_714_550_400.123),
+        ("partition-created", 1_714_550_400.123),
+        ("broker-fenced", 1_714_550_401.0),
+    ]
+    assert (rows[1]["partition"], rows[1]["leader"], rows[2]["broker_epoch"]) == (3, 2, 99)
+
+
+def test_payloads_belong_to_the_split_of_their_batch() -> None:
+    whole = events_of(PAYLOADS, "payloads")
+
+    for cut in range(1, len(PAYLOADS) + 1):
+        parts = events_of(PAYLOADS, "payloads", end=cut), events_of(PAYLOADS, "payloads", start=cut)
+        assert parts[0] + parts[1] == whole
+
+
+def test_payload_without_a_batch_is_unparsed() -> None:
+    (event,) = events_of(payload("TOPIC_RECORD", name="a", topicId=TOPIC_ID), "payloads")
+
+    assert (event["type"], event["ts"]) == ("unparsed", None)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,12 @@ DUMP = (
     + "| offset: 7 CreateTime: 1714550400123 keySize: -1 valueSize: 9 sequence: -1 headerKeys: [] payload: "
     '{"type":"TOPIC_RECORD","version":0,"data":{"name":"a","topicId":"AbC-dEf_GhIjKlMnOpQrSt"}}\n' * 5
 )
+# Each batch has one record.
+BATCHES = "".join(
+    f"baseOffset: {offset} lastOffset: {offset} count: 1 position: 9 CreateTime: 1714550400123 size: 9 isvalid: true\n"
+    f"{{}}payload: {{{{}}}}\n"
+    for offset in range(5)
+)
 KACTL = (
     '{"kind":"controller","seq":1,"time_ms":1714550400123,"controller_epoch":5,"what":"elected","controller_id":7}\n'
 )
@@ -149,6 +155,13 @@ KINDS = {
     "KRaft": (f"[{TS}] INFO [QuorumController id=3000] Renouncing ({QUORUM})\n", Kind.CONTROLLER, "standard", 3000),
     "server": (OTHER * 9 + f"{STANDARD}\n", Kind.SERVER, "standard", 2),
     "dump": (DUMP, Kind.DUMP, "dump", None),
+    "dump of small batches": (
+        DUMP.partition("|")[0] + BATCHES.format(*["| offset: 7 CreateTime: 1714550400123 keySize: -1 "] * 5),
+        Kind.DUMP,
+        "dump",
+        None,
+    ),
+    "dump without metadata": (DUMP.partition("|")[0] + BATCHES.format(*[" "] * 5), Kind.DUMP, "payloads", None),
     "kactl": (KACTL, Kind.KACTL, "kactl", 7),
     "short names, state changes": (f"[{TS}] INFO {MESSAGE} (logger)\n", Kind.STATE_CHANGE, "standard", 2),
     "short names, KRaft": (

@@ -208,6 +208,9 @@ def targets() -> list[Target]:
         *(dump.replace(dump[dump.index(b"{") :], change + b"\n") for change in CHANGED_REGISTRATIONS),
         dump.replace(b'"isr":[1,2]', b'"isr":]'),
     ]
+    batch = b"baseOffset: 1 lastOffset: 1 count: 1 CreateTime: 1714557600123 size: 83 isvalid: true\n"
+    bare = b" " + dump[dump.index(b"payload: ") :]
+    payloads = [(batch + bare) * 3, bare + batch + b"\n" + bare, batch.replace(b"1714557600123", b"9" * 30) + bare]
     event = msgspec.json.encode(
         PartitionEvent(
             seq=1, time_ms=2, controller_epoch=3, topic="t", partition=0, from_state=PartitionState.OFFLINE,
@@ -318,6 +321,14 @@ def targets() -> list[Target]:
             functools.partial(_json_log, layout="dump", start=5, end=300),
             (),
             [dump * 4, *dumps],
+            rarity=SLOW,
+        ),
+        Target("dumps without metadata", functools.partial(_json_log, layout="payloads"), (), payloads, rarity=SLOW),
+        Target(
+            "parts of dumps without metadata",
+            functools.partial(_json_log, layout="payloads", start=5, end=300),
+            (),
+            payloads,
             rarity=SLOW,
         ),
         Target("columns", _columns, (MalformedMessage,), COLUMNS),

@@ -46,12 +46,18 @@ INNER: Final = {
     "colon": rf"{_TS} {_LEVEL} +(?P<logger>[\w$]+(?:\.[\w$]+)+): {_MESSAGE}\s*",
 }
 DUMP: Final = "dump"
+# A dump with --skip-record-metadata: the time is on the line of the batch, before the payloads.
+PAYLOADS: Final = "payloads"
 KACTL: Final = "kactl"
 # Lines with JSON, for `json_parser`.
 JSON: Final = {
+    PAYLOADS: rb" payload: (\{.*\})\s*",
     DUMP: rb"\| offset: (\d+) .*?CreateTime: (-?\d+) .*? payload: (\{.*\})\s*",
     KACTL: rb'\{"kind":"(\w+)","seq":\d+.*\}\s*',
 }
+
+# A line of a dump between the records, one for each batch.
+BATCH: Final = rb"baseOffset: \d+ .*?CreateTime: (-?\d+) .*"
 
 # Times without a day cannot be ordered across midnight or between files.
 _DAYLESS: Final = re.compile(rb"\[?\d\d:\d\d:\d\d[,.]\d{3}\]? +\[?[A-Z]{4,5}\b")
@@ -104,6 +110,7 @@ def _compiled(expression: str) -> "re.Pattern[bytes]":
 
 LAYOUTS: Final = {layout.name: layout for outer in OUTER for inner in INNER for layout in (_layout(outer, inner),)}
 _JSON: Final = {name: re.compile(expression) for name, expression in JSON.items()}
+_BATCH: Final = re.compile(BATCH)
 
 
 def detect(lines: Sequence[bytes]) -> str | None:
@@ -112,8 +119,12 @@ def detect(lines: Sequence[bytes]) -> str | None:
     One matching line in a hundred is enough, because a stack trace may fill most of a sample.
     """
     best, most = None, len(lines) // 100
+    batches = sum(_BATCH.fullmatch(line) is not None for line in lines)
     for name, expression in _JSON.items():
-        if sum(expression.fullmatch(line) is not None for line in lines) > max(most, len(lines) // 2):
+        matching = sum(expression.fullmatch(line) is not None for line in lines)
+        # Half of the lines of a dump are of batches if each batch has one record.
+        around = 0 if name == KACTL else min(batches, matching)
+        if matching + around > max(most, len(lines) // 2):
             return name
     for name, layout in LAYOUTS.items():
         matching = sum(layout.match(line) is not None for line in lines)

@@ -2,7 +2,8 @@
 
 The metadata log is complete for partitions and brokers. A record that changes a partition contains only the changed
 fields; null means unchanged. Leader -1 means that there is none. A change of leader raises the leader epoch by one, and
-every change raises the partition epoch, although neither epoch is part of the record.
+every change raises the partition epoch, although neither epoch is part of the record. Without the metadata of records
+(`--skip-record-metadata`), the time of a record is that of its batch, on a line before it.
 
 kactl's log has one event per line, as printed by `kactl watch -o jsonl`. Times in both logs are UTC.
 """
@@ -21,7 +22,7 @@ from kactl.model import NO_LEADER, PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 
 from . import columns
 from .columns import TEXT_LIMIT, readable
-from .envelope import DUMP, JSON, KACTL
+from .envelope import BATCH, DUMP, JSON, KACTL, PAYLOADS
 from .source import Readable, lines
 from .zone import END_US
 
@@ -32,22 +33,27 @@ Read = tuple[int, str, dict[str, Any]]
 def events(
     file: Readable, layout: str, *, file_id: int, kind: Kind, broker: int | None, start: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the events of one split; see `records.records` for its bounds. Every line is a record of its own.
+    """Yields the events of one split; see `records.records` for its bounds.
+
+    Every line is a record of its own, except payloads, which continue the line of their batch.
 
     Raises:
         source.Broken: the rest cannot be read; everything before it has been yielded.
     """
-    read = _READ[layout]
+    payloads = _Payloads(is_first=start == 0) if layout == PAYLOADS else None
+    read = _READ[layout] if payloads is None else payloads.read
     for offset, texts in lines(file, start=max(0, start - 1), discard_first=start > 0):
-        rows = []
+        rows, is_end = [], False
         for text in texts:
-            if end is not None and offset >= end:
+            is_end = end is not None and offset >= end and not (payloads is not None and payloads.continues(text))
+            if is_end:
                 break
-            rows.append(_row(text, read(text), offset))
+            if payloads is None or payloads.is_ours(text):
+                rows.append(_row(text, read(text), offset))
             offset += len(text) + 1
         if rows:
             yield _batch(rows, file_id=file_id, kind=kind, broker=broker)
-        if end is not None and offset >= end:
+        if is_end or (payloads is None and end is not None and offset >= end):
             return
 
 
@@ -95,9 +101,12 @@ def _usable(value: Any, kind: pa.DataType) -> Any:
 # -- the metadata log --------------------------------------------------------------------------------------------------
 
 _LINE: Final = re.compile(JSON[DUMP])
+_PAYLOAD_LINE: Final = re.compile(JSON[PAYLOADS])
+_BATCH: Final = re.compile(BATCH)
+_DUMPING: Final = re.compile(rb"Dumping ")
 # The tool's own lines around the records, and records about the quorum itself.
 _FRAME: Final = re.compile(
-    rb"Dumping .*|Log starting offset.*|Snapshot end offset.*|baseOffset: .*|"
+    rb"Dumping .*|(?:Log s|S)tarting offset.*|Snapshot end offset.*|baseOffset: .*|"
     rb"\| offset: \d+ .*(?:LeaderChange|SnapshotHeader|SnapshotFooter|KRaftVersion|KRaftVoters|endTxnMarker|"
     rb"controlType: ).*",
     re.DOTALL,
@@ -128,6 +137,36 @@ _RECORDS: Final[dict[str, tuple[EventType, dict[str, str]]]] = {
 }
 
 
+class _Payloads:
+    """Reader of payloads without metadata, which takes their time from the line of the batch.
+
+    Args:
+        is_first: whether it begins at the beginning of the file. Elsewhere, the first payloads belong to the split that
+            contains the line of their batch.
+    """
+
+    def __init__(self, *, is_first: bool) -> None:
+        self._time_ms = -1
+        self._has_begun = is_first
+
+    def continues(self, line: bytes) -> bool:
+        """Returns whether a line belongs to the batch before it."""
+        return _BATCH.fullmatch(line) is None and _DUMPING.match(line) is None
+
+    def is_ours(self, line: bytes) -> bool:
+        """Returns whether a line belongs to this split."""
+        self._has_begun = self._has_begun or not self.continues(line)
+        return self._has_begun
+
+    def read(self, line: bytes) -> "Read | None":
+        batch = _BATCH.fullmatch(line)
+        if batch is not None:
+            self._time_ms = _time(batch[1])
+            return None
+        match = _PAYLOAD_LINE.fullmatch(line)
+        return None if match is None else _record(match[1], self._time_ms)
+
+
 class _Payload(msgspec.Struct, frozen=True):
     type: str
     data: dict[str, Any] = {}
@@ -144,13 +183,20 @@ def read_metadata(line: bytes) -> Read | None:
         line of another form.
     """
     match = _LINE.fullmatch(line)
-    if match is None:
-        return None
+    return None if match is None else _record(match[3], _time(match[2]))
+
+
+def _time(digits: bytes) -> int:
+    """Returns a time in ms since 1970; -1 if it is invalid."""
+    return int(digits) if len(digits) <= _DIGITS_LIMIT else -1
+
+
+def _record(text: bytes, time_ms: int) -> Read | None:
+    """Returns what `read_metadata` does, for the payload of a record."""
     try:
-        payload = _PAYLOAD.decode(match[3])
+        payload = _PAYLOAD.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    time_ms = int(match[2]) if len(match[2]) <= _DIGITS_LIMIT else -1
     record = _RECORDS.get(payload.type)
     if record is None:
         return time_ms, payload.type, {}

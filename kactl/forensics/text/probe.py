@@ -16,7 +16,7 @@ from kactl.forensics.storage import Location
 from . import envelope
 from .broker_id import Prefixes
 from .dispatch import STATE_SHORT, is_known, is_ours
-from .envelope import DUMP, KACTL, LAYOUTS
+from .envelope import DUMP, KACTL, LAYOUTS, PAYLOADS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unwrapped, Unzipped, is_wrapped, why
 from .zone import TIME_LENGTH, years_ahead
 
@@ -56,7 +56,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """Result for one file.
 
     Attributes:
-        layout: a name in `envelope.LAYOUTS`, or DUMP or KACTL; empty if the file is not read.
+        layout: a name in `envelope.LAYOUTS`, or DUMP, PAYLOADS or KACTL; empty if the file is not read.
         packed: whether it is compressed with gzip.
         wrapped: whether its lines are in JSON, as Docker keeps what containers print.
         size: bytes, as stored.
@@ -161,7 +161,7 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
     layout = envelope.detect(sample)
     if layout is None:
         return msgspec.structs.replace(result, kind=Kind.FOREIGN, error=_why_foreign(sample))
-    if layout == DUMP:
+    if layout in (DUMP, PAYLOADS):
         return msgspec.structs.replace(result, kind=Kind.DUMP, layout=layout)
     if layout == KACTL:
         match = _CONTROLLER_ID.search(begin)
