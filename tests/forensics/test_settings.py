@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kactl.forensics.event_types import EventType, Kind
-from kactl.forensics.text import settings
+from kactl.forensics.text import settings, source
 
 from .reading import events_of
 
@@ -38,6 +38,25 @@ def test_settings_are_read_from_a_configuration_dump() -> None:
     assert settings.value(row["text"], settings.KRAFT_SESSION) == 9_000
     assert settings.value(row["text"], settings.HEARTBEAT_INTERVAL) == 2_000
     assert "group" not in row["text"]
+
+
+@pytest.mark.parametrize("chunk", [source.CHUNK, 60])
+@pytest.mark.parametrize(
+    "begin", ["", "[2024-05-01 10:00:00,050] INFO [KafkaServer id=3] starting (kafka.server.KafkaServer)\n"]
+)
+def test_writer_is_unknown_once_another_broker_writes(monkeypatch: pytest.MonkeyPatch, chunk: int, begin: str) -> None:
+    monkeypatch.setattr(source, "CHUNK", chunk)
+    line = "[2024-05-01 10:00:{},000] INFO Awaiting socket connections (kafka.network.Acceptor)\n"
+    negotiated = (
+        "[2024-05-01 10:00:{},000] INFO Session establishment complete on server zk-1/10.0.0.9:2181, "
+        "sessionid = 0x1000aa, negotiated timeout = 18000 (org.apache.zookeeper.ClientCnxn)\n"
+    )
+    text = negotiated.format("00") + line.format("09") + begin + DUMP.replace("00:00,", "00:10,") + line.format("19")
+
+    rows = events_of(text + negotiated.format("20"), kind=Kind.SERVER, broker=2)
+
+    assert [row["speaker"] for row in rows if row["type"] == EventType.SESSION_NEGOTIATED] == [2, None]
+    assert [row["ts"].second for row in rows if row["type"] == EventType.SILENT] == [9]
 
 
 def test_settings_are_read_behind_a_container_prefix() -> None:

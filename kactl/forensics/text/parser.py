@@ -37,7 +37,8 @@ class Parser:
     """Parser of one file.
 
     Args:
-        broker: id of the broker that wrote lines without an id of their own; None if it is not known.
+        broker: id of the broker that wrote lines without an id of their own; None if it is not known. From the first
+            line of another broker on it counts as unknown.
         time_zone: the zone of logged times.
         years_ahead: the number to subtract from their years.
     """
@@ -52,6 +53,7 @@ class Parser:
         self._years_ahead = years_ahead
         self._prefixes = Prefixes()
         self._is_understood: dict[bytes | None, bool] = {}
+        self._own_until: int | None = None  # row of this chunk from which on several brokers write the file
         self._last_utc: int | None = None  # time of the last parsed record
         self._by_head = {
             head: [_Candidate(format.pattern.fullmatch, format, [], []) for format in formats]
@@ -62,6 +64,7 @@ class Parser:
     def parse(self, records: Records) -> pa.RecordBatch:
         """Returns the events of records. Their order differs from that of the records; each has its offset."""
         chunk = _Chunk(records, self._zone, self._years_ahead, self._prefixes)
+        self._own_until = None if self._broker is None else chunk.first_of_another(self._broker)
         rest = self._match(chunk)
         batches = []
         for candidate in self._candidates:
@@ -74,11 +77,15 @@ class Parser:
         if len(back):
             batches.append(self._step(EventType.CLOCK_BACK, back.tolist(), by_us, chunk))
         silent, for_us = chunk.was_silent(self._last_utc)
+        if self._own_until is not None:
+            silent, for_us = silent[silent < self._own_until], for_us[silent < self._own_until]
         if len(silent) and self._kind is Kind.SERVER and self._broker is not None:
             batches.append(self._step(EventType.SILENT, silent.tolist(), for_us, chunk))
         if records.settings:
             batches.append(self._configured(chunk))
         self._last_utc = int(chunk.utc[-1]) if chunk.known[-1] else None
+        if self._own_until is not None:
+            self._broker = None
         return columns.concatenated(batches)
 
     # -- records with a format -----------------------------------------------------------------------------------------
@@ -220,8 +227,13 @@ class Parser:
         given["offset"] = pa.array(chunk.offsets[indices])
         given.setdefault("lines", pa.array(chunk.lengths[indices]))
         given["level"] = pc.take(chunk.level, pa.array(indices))
-        if self._broker is not None:
+        if self._broker is None:
+            pass
+        elif self._own_until is None:
             given["speaker"] = pc.fill_null(given["speaker"], self._broker)
+        else:
+            own = pa.array(np.full(len(rows), self._broker, np.int32), mask=indices >= self._own_until)
+            given["speaker"] = pc.coalesce(given["speaker"], own)
         return columns.batch(given, len(rows))
 
 
@@ -267,6 +279,15 @@ class _Chunk:
         if name not in self._from_prefixes:
             self._from_prefixes[name] = mapped(self._texts, lambda text: getattr(self._prefixes[text], name), name)
         return self._from_prefixes[name]
+
+    def first_of_another(self, broker: int) -> int | None:
+        """Returns the first row whose prefix or configuration dump names another broker as its writer."""
+        row = pc.index(pc.fill_null(pc.not_equal(self._from_prefix("speaker"), broker), False), True).as_py()
+        rows = [] if row < 0 else [row]
+        for dumped, found in self.records.settings.items():
+            id = settings.broker(b" ".join(found))
+            rows += [dumped] if id is not None and id != broker else []
+        return min(rows, default=None)
 
     def names_partition(self, row: int) -> bool:
         """Returns whether the prefix of a message names a partition."""
