@@ -15,15 +15,17 @@ class EventType(enum.StrEnum):
 
     # -- state changes of partitions and replicas, logged by a controller ----------------------------------------------
     PARTITION = "partition"  # state change: TP, from_state, to_state; STATE if online, replicas if new
-    PARTITION_FAILED = "partition-failed"  # failed state change: TP, from_state, to_state, strategy, reason
+    PARTITION_FAILED = (
+        "partition-failed"  # failed state change, election or move: TP, from_state, to_state, strategy, reason
+    )
     ELECTING = "electing"  # an election begins: TP
-    ELECTED = "elected"  # a leader was elected: TP, leader; `unclean` if the line says so
+    ELECTED = "elected"  # a leader was elected: TP, leader, strategy; `unclean` if the line says so
     REPLICA = "replica"  # state change of a replica: TP, broker, from_state, to_state
     REPLICA_FAILED = "replica-failed"  # failed state change of a replica: TP, broker, from_state, to_state, reason
     ISR_CUT = "isr-cut"  # the controller removed a broker from the ISR: TP, broker, STATE; leader -1 if none is left
     LEADERSHIP = "leadership"  # KRaft: TP or topic_id and partition, STATE and prev_*; null is unchanged; `unclean`
     PARTITION_CREATED = "partition-created"  # KRaft: TP, topic_id, STATE, replicas
-    ASSIGNED = "assigned"  # KRaft: the assignment changed: TP or topic_id and partition, replicas, adding, removing
+    ASSIGNED = "assigned"  # the assignment changed: TP or (KRaft) topic_id and partition, replicas, adding, removing
     PARTITIONS_CHANGED = (
         "partitions-changed"  # KRaft: caused by a change of a broker: broker if named, count, reason; text
     )
@@ -32,8 +34,8 @@ class EventType(enum.StrEnum):
     SENT_PARTITION = "sent-partition"  # one partition of a request: TP, request, broker or brokers, STATE, replicas
     SENT = "sent"  # a request: request, broker or brokers, count, count_also, delete
     ANSWERED = "answered"  # its response: request, correlation_id, broker, error
-    ANSWER_FAILED = "answer-failed"  # an error in a response: TP if named, request, broker, reason
-    REPLICAS_OFFLINE = "replicas-offline"  # a broker's directory failed: broker; text names the partitions
+    ANSWER_FAILED = "answer-failed"  # an error in a response, or no request sent: TP if named, request, broker, reason
+    REPLICAS_OFFLINE = "replicas-offline"  # a broker's directory failed: broker, reason; text names the partitions
 
     # -- processing of these requests by brokers -----------------------------------------------------------------------
     RECEIVED_PARTITION = "received-partition"  # TP, request, correlation_id, STATE, replicas
@@ -60,7 +62,7 @@ class EventType(enum.StrEnum):
     BROKER_FAILED = "broker-failed"  # brokers_removed
     BROKER_STARTED = "broker-started"  # brokers_added
     BROKER_STOPPING = "broker-stopping"  # a controlled shutdown: broker
-    BROKER_STOPPED_COUNTING = "broker-no-longer-stopping"  # broker
+    BROKER_STOPPED_COUNTING = "broker-no-longer-stopping"  # broker, or brokers if there are several
     BROKER_FENCED = "broker-fenced"  # KRaft: broker, reason
     BROKER_UNFENCED = "broker-unfenced"  # KRaft: broker
     BROKER_REGISTERED = "broker-registered"  # KRaft: broker, broker_epoch; repeated when a log is replayed, up to 3.5
@@ -80,9 +82,9 @@ class EventType(enum.StrEnum):
     DELETION_DONE = "deletion-done"  # topic
     DELETION_HALTED = "deletion-halted"  # ineligible for deletion: topic, reason
     DELETION_DEAD = "deletion-dead-replicas"  # topic; text names the replicas
-    REASSIGNMENT_STARTED = "reassignment-started"  # TP, replicas: the target
+    REASSIGNMENT_STARTED = "reassignment-started"  # TP, replicas: the target; adding and removing in 2.4
     REASSIGNMENT_WAITS = "reassignment-waits"  # TP, count of replicas in sync, count_also of target replicas
-    REASSIGNMENT_CAUGHT_UP = "reassignment-caught-up"  # TP, replicas
+    REASSIGNMENT_CAUGHT_UP = "reassignment-caught-up"  # TP, replicas: the target; leader, and why it must change
     REASSIGNMENT_SENT = "reassignment-sent"  # TP, STATE if it can be parsed
     REASSIGNED = "reassigned"  # KRaft: a reassignment is complete: TP
     EPOCH_RAISED = "epoch-raised"  # TP, leader_epoch
@@ -91,7 +93,7 @@ class EventType(enum.StrEnum):
     ISR_SHRUNK = "isr-shrunk"  # TP, isr, prev_isr, high_watermark, log_end; text has the lag of each replica
     ISR_EXPANDED = "isr-expanded"  # TP, isr, prev_isr
     ISR_UPDATED = "isr-updated"  # TP, isr, partition_epoch
-    ISR_REFUSED = "isr-refused"  # rejected ISR update: TP, partition_epoch that the leader expected
+    ISR_REFUSED = "isr-refused"  # rejected ISR update: TP, partition_epoch that the leader expected, or reason
     TRUNCATED = "truncated"  # TP, log_end after the truncation
     BROKER_STATE = "broker-state"  # KRaft: lifecycle state of a broker: from_state, to_state, broker_epoch
 

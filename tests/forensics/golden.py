@@ -21,6 +21,10 @@ _STATE_3_3: Final = (
     "isr=[2, 3], partitionEpoch=12, replicas=[1, 2, 3], addingReplicas=[], removingReplicas=[], isNew=false, "
     "leaderRecoveryState=1)"
 )
+_OLD_METADATA_STATE: Final = (
+    "PartitionState(controllerEpoch=4, leader=2, leaderEpoch=7, isr=[2, 3], zkVersion=12, replicas=[1, 2, 3], "
+    "offlineReplicas=[1])"
+)
 _METADATA_STATE: Final = (
     "UpdateMetadataPartitionState(topicName='a-b-0', partitionIndex=3, controllerEpoch=4, leader=2, leaderEpoch=7, "
     "isr=[2, 3], zkVersion=12, replicas=[1, 2, 3], offlineReplicas=[1])"
@@ -204,13 +208,13 @@ GOLDEN: Final = (
         level="TRACE",
     ),
     Golden(
-        "S1",
+        "S1-2.4",
         C + f"Sending become-follower LeaderAndIsr request {_STATE_2_4} to broker 2 for partition a-b-0-3",
         _C | TP | _HELD | {"adding": [3], "removing": [1], "is_new": True, "to_state": "follower"},
         level="TRACE",
     ),
     Golden(
-        "S1",
+        "S1-2.4",
         C + f"Sending become-follower LeaderAndIsr request {_STATE_3_3} to broker 2 for partition a-b-0-3",
         _C | TP | _HELD | {"recovery": "RECOVERING", "adding": []},
         level="TRACE",
@@ -222,6 +226,12 @@ GOLDEN: Final = (
     ),
     Golden(
         "S3",
+        C + f"Sending UpdateMetadata request {_OLD_METADATA_STATE} to brokers Set(1, 2, 3) for partition a-b-0-3",
+        _C | TP | _HELD | {"brokers": [1, 2, 3], "request": "UPDATE_METADATA"},
+        level="TRACE",
+    ),
+    Golden(
+        "S3-2.4",
         C + f"Sending UpdateMetadata request {_METADATA_STATE} to brokers Set(1, 2, 3) for partition a-b-0-3",
         _C | TP | _HELD | {"brokers": [1, 2, 3], "request": "UPDATE_METADATA"},
         level="TRACE",
@@ -253,9 +263,25 @@ GOLDEN: Final = (
     ),
     Golden(
         "S6",
-        C + "Received response {error_code=0,partitions=[{topic=a,partition=3,error_code=9}]} for request "
+        C + "Received response {error_code=0,partitions=[{topic=a,partition=3,error_code=0},{topic=a,partition=4,"
+        "error_code=9},{topic=a,partition=5,error_code=11}]} for request LEADER_AND_ISR with correlation id 77 sent to "
+        "broker host-2:9092 (id: 2 rack: null)",
+        _C | {"request": "LEADER_AND_ISR", "correlation_id": 77, "broker": 2, "error": "REPLICA_NOT_AVAILABLE"},
+        level="TRACE",
+    ),
+    Golden(
+        "S6",
+        C + "Received response {error_code=0,partitions=[{topic=a,partition=3,error_code=0}]} for request "
         "LEADER_AND_ISR with correlation id 77 sent to broker host-2:9092 (id: 2 rack: null)",
-        _C | {"request": "LEADER_AND_ISR", "correlation_id": 77, "broker": 2, "error": "NONE"},
+        _C | {"request": "LEADER_AND_ISR", "correlation_id": 77, "error": "NONE"},
+        level="TRACE",
+    ),
+    Golden(
+        "S6",
+        C + "Received response LeaderAndIsrResponseData(errorCode=0, partitionErrors=[LeaderAndIsrPartitionError("
+        "topicName='a', partitionIndex=3, errorCode=56)], topics=[]) for request LEADER_AND_ISR with correlation id 77 "
+        "sent to broker host-2:9092 (id: 2 rack: null)",
+        _C | {"correlation_id": 77, "error": "KAFKA_STORAGE_ERROR"},
         level="TRACE",
     ),
     Golden(
@@ -333,7 +359,7 @@ GOLDEN: Final = (
         },
     ),
     Golden(
-        "B4",
+        "B4-3.3",
         B + "Leader a-b-0-3 with topic id Some(AbC-dEf_GhIjKlMnOpQrSt) starts at leader epoch 7 from offset "
         "5000000000 with partition epoch 12, high watermark 4999999999, ISR [2], adding replicas [] and removing "
         "replicas [] (under-min-isr). Previous leader Some(1) and previous leader epoch was 6.",
@@ -350,7 +376,7 @@ GOLDEN: Final = (
         },
     ),
     Golden(
-        "B4",
+        "B4-3.3",
         B + "Leader a-b-0-3 with topic id None starts at leader epoch 0 from offset 0 with partition epoch 0, "
         "high watermark 0, ISR [2,3], adding replicas [] and removing replicas [] . Previous leader None and "
         "previous leader epoch was -1.",
@@ -363,7 +389,7 @@ GOLDEN: Final = (
         _B | TP | {"leader_epoch": 7, "log_end": 1005, "high_watermark": 990, "prev_leader_epoch": 6, "leader": None},
     ),
     Golden(
-        "B5",
+        "B5-3.3",
         B + "Follower a-b-0-3 starts at leader epoch 7 from offset 1005 with partition epoch 12 and high "
         "watermark 990. Current leader is 3. Previous leader Some(1) and previous leader epoch was 6.",
         _B | TP | {"partition_epoch": 12, "leader": 3, "prev_leader": 1, "prev_leader_epoch": 6},
@@ -415,7 +441,115 @@ GOLDEN: Final = (
         level="WARN",
     ),
     Golden(
+        "B8",
+        B + "Ignoring StopReplica request (delete=true) from controller 1 with correlation id 77 epoch 5 for partition "
+        "a-b-0-3 since its associated leader epoch 6 is smaller than the current leader epoch 7",
+        _B | TP | {"request": "STOP_REPLICA", "delete": True, "leader_epoch": 6, "correlation_id": 77},
+        level="WARN",
+    ),
+    Golden(
+        "B8c",
+        B + "Ignoring LeaderAndIsr request from controller 1 with correlation id 77 epoch 5 for partition a-b-0-3 as "
+        "itself is not in assigned replica list 1,3",
+        _B
+        | TP
+        | {
+            "request": "LEADER_AND_ISR",
+            "controller_epoch": 5,
+            "replicas": [1, 3],
+            "reason": "itself is not in assigned replica list 1,3",
+        },
+        level="WARN",
+    ),
+    Golden(
+        "B8c",
+        B
+        + "Ignoring StopReplica request (delete=false) from controller 1 with correlation id 77 epoch 5 for partition "
+        "a-b-0-3 as the local replica for the partition is in an offline log directory",
+        _B | TP | {"delete": False, "reason": "the local replica for the partition is in an offline log directory"},
+        level="WARN",
+    ),
+    Golden(
+        "B8c",
+        B + "Ignoring StopReplica request (delete=true) from controller 1 with correlation id 77 epoch 5 for partition "
+        "a-b-0-3 due to an unexpected java.io.IOException exception: read-only",
+        _B | TP | {"error": "java.io.IOException", "reason": "an unexpected java.io.IOException exception: read-only"},
+        level="ERROR",
+    ),
+    Golden(
+        "B8d",
+        B + "Topic ID in memory: AbC-dEf_GhIjKlMnOpQrSt does not match the topic ID for partition a-b-0-3 received: "
+        "ZyX-wVu_TsRqPoNmLkJiHg.",
+        _B | TP | {"topic_id": "ZyX-wVu_TsRqPoNmLkJiHg", "error": "INCONSISTENT_TOPIC_ID"},
+        level="ERROR",
+    ),
+    Golden(
+        "B11a",
+        B + "Skipped the become-leader state change with correlation id 77 from controller 1 epoch 5 for partition "
+        "a-b-0-3 (last update controller epoch 4) since the replica for the partition is offline due to storage error "
+        "org.apache.kafka.common.errors.KafkaStorageException: no space",
+        _B
+        | TP
+        | {
+            "to_state": "leader",
+            "correlation_id": 77,
+            "controller_epoch": 5,
+            "error": "org.apache.kafka.common.errors.KafkaStorageException",
+            "reason": "the replica for the partition is offline due to storage error "
+            "org.apache.kafka.common.errors.KafkaStorageException: no space",
+        },
+        level="ERROR",
+    ),
+    Golden(
+        "B11a",
+        B + "Skipped the become-follower state change with correlation id 77 from controller 1 epoch 5 for partition "
+        "a-b-0-3 (last update controller epoch 4) with leader 3 since the replica for the partition is offline due to "
+        "disk error org.apache.kafka.common.errors.KafkaStorageException",
+        _B | TP | {"to_state": "follower", "leader": 3, "request": "LEADER_AND_ISR"},
+        level="ERROR",
+    ),
+    Golden(
+        "B11b",
+        B + "Error while processing LeaderAndIsr request correlationId 77 received from controller 1 epoch 5 for "
+        "partition a-b-0-3",
+        _B
+        | TP
+        | {"to_state": "leader", "correlation_id": 77, "error": "java.io.IOException", "reason": "Too many maps"},
+        level="ERROR",
+        continued="java.io.IOException: Too many maps\n\tat a.b(C.java:1)",
+    ),
+    Golden(
+        "B11c",
+        B + "Error while processing LeaderAndIsr request with correlationId 77 received from controller 1 epoch 5 when "
+        "trying to update topic IDs in the fetchers",
+        _B | {"to_state": "follower", "controller_epoch": 5, "topic": None, "error": "java.lang.OutOfMemoryError"},
+        level="ERROR",
+        continued="java.lang.OutOfMemoryError: Metaspace",
+    ),
+    Golden(
+        "B11d",
+        B + "A ZooKeeper client exception has occurred and makeLeader will be skipping the state change for the "
+        "partition a-b-0-3 with leader epoch: 6 ",
+        _B | TP | {"to_state": "leader", "prev_leader_epoch": 6, "leader_epoch": None},
+        level="ERROR",
+    ),
+    Golden(
+        "B11e",
+        B
+        + "A ZooKeeper client exception has occurred. makeFollower will be skipping the state change for the partition "
+        "a-b-0-3 with leader epoch: 6.",
+        _B | TP | {"to_state": "follower", "prev_leader_epoch": 6},
+        level="ERROR",
+    ),
+    Golden(
         "B9a",
+        B + f"Cached leader info {_OLD_METADATA_STATE} for partition a-b-0-3 in response to UpdateMetadata request "
+        "sent by controller 1 epoch 5 with correlation id 77",
+        _B | TP | _HELD | {"correlation_id": 77, "controller": 1},
+        level="TRACE",
+    ),
+    Golden(
+        "B9a-2.4",
         B + f"Cached leader info {_METADATA_STATE} for partition a-b-0-3 in response to UpdateMetadata request "
         "sent by controller 1 epoch 5 with correlation id 77",
         _B | TP | _HELD | {"correlation_id": 77, "controller": 1},
@@ -494,6 +628,16 @@ GOLDEN: Final = (
     Golden("C4a", K + "Broker failure callback for 1,2", {"brokers_removed": [1, 2]}, CONTROLLER),
     Golden("C4b", K + "New broker startup callback for 1", {"brokers_added": [1]}, CONTROLLER),
     Golden("C4c", K + "Removed ArrayBuffer(2) from list of shutting down brokers.", {"broker": 2}, CONTROLLER),
+    Golden(
+        "C4c",
+        K + "Removed List(2, 13) from list of shutting down brokers.",
+        {"broker": None, "brokers": [2, 13]},
+        CONTROLLER,
+    ),
+    Golden(
+        "C4c", K + "Removed 2,13 from list of shutting down brokers.", {"broker": None, "brokers": [2, 13]}, CONTROLLER
+    ),
+    Golden("C4c", K + "Removed 13 from list of shutting down brokers.", {"broker": 13, "brokers": None}, CONTROLLER),
     Golden("C4d", K + "Shutting down broker 2", {"broker": 2}, CONTROLLER),
     # -- elections, topics, reassignments ------------------------------------------------------------------------------
     Golden(
@@ -512,6 +656,64 @@ GOLDEN: Final = (
         "C5b",
         K + "Starting replica leader election (UNCLEAN) for partitions a-b-0-3 triggered by AdminClientTriggered",
         {"strategy": "unclean", "trigger": "AdminClientTriggered"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C12a",
+        K + "Error completing preferred replica leader election for partition a-b-0-3",
+        TP
+        | {
+            "strategy": "preferred",
+            "to_state": "OnlinePartition",
+            "error": "kafka.common.StateChangeFailedException",
+            "reason": "Failed to elect leader for partition a-b-0-3 under strategy "
+            "PreferredReplicaPartitionLeaderElectionStrategy",
+        },
+        CONTROLLER,
+        "ERROR",
+        "kafka.common.StateChangeFailedException: Failed to elect leader for partition a-b-0-3 under strategy "
+        "PreferredReplicaPartitionLeaderElectionStrategy\n\tat kafka.controller.X.y(X.scala:1)",
+    ),
+    Golden(
+        "C12b",
+        K + "Error completing replica leader election (PREFERRED) for partition a-b-0-3",
+        TP | {"strategy": "preferred", "reason": "nothing alive"},
+        CONTROLLER,
+        "ERROR",
+        "kafka.common.StateChangeFailedException: nothing alive",
+    ),
+    Golden(
+        "C12b",
+        K + "Error completing replica leader election (UNCLEAN) for partition a-b-0-3 because controller has moved to "
+        "another broker.",
+        TP | {"strategy": "unclean", "reason": "controller has moved to another broker"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C12c",
+        K + "Partition a-b-0-3 failed to complete preferred replica leader election. Leader is 2",
+        TP | {"strategy": "preferred", "leader": 2, "broker": None},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "C12c",
+        "[Controller 1]: Partition [a-b-0,3] failed to complete preferred replica leader election. Leader is 2",
+        TP | {"leader": 2, "controller": 1},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "C12d",
+        K + "Partition a-b-0-3 failed to complete preferred replica leader election to 13. Leader is still 2",
+        TP | {"strategy": "preferred", "broker": 13, "leader": 2, "controller": 1},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "C12e",
+        K + "Partition a-b-0-3 completed preferred replica leader election. New leader is 13",
+        TP | {"strategy": "preferred", "leader": 13, "unclean": None},
         CONTROLLER,
     ),
     Golden("C6a", K + "Processing automatic preferred replica leader election", {}, CONTROLLER),
@@ -540,6 +742,14 @@ GOLDEN: Final = (
         {"controller": 1},
         CONTROLLER,
     ),
+    Golden(
+        "C8a-2.8",
+        K + "New topics: [HashSet(a)], deleted topics: [HashSet()], new partition replica assignment [Set("
+        "TopicIdReplicaAssignment(a,Some(AbC-dEf_GhIjKlMnOpQrSt),Map(a-0 -> ReplicaAssignment(replicas=2, "
+        "addingReplicas=, removingReplicas=))))]",
+        {"controller": 1},
+        CONTROLLER,
+    ),
     Golden("C8b", K + "New partition creation callback for a-b-0-3,c-1", {"text": "a-b-0-3,c-1"}, CONTROLLER),
     Golden("C9a", K + "Starting topic deletion for topics a,b", {"topic": "a,b"}, CONTROLLER),
     Golden(
@@ -553,6 +763,21 @@ GOLDEN: Final = (
         "[Topic Deletion Manager 1] Halted deletion of topics a,b due to replica deletion failed",
         {"topic": "a,b", "reason": "replica deletion failed"},
         CONTROLLER,
+    ),
+    Golden(
+        "C9g",
+        "[Topic Deletion Manager 1] Not retrying deletion of topic a.b at this time since it is marked ineligible for "
+        "deletion",
+        {"topic": "a.b", "reason": "it is marked ineligible for deletion", "speaker": 1},
+        CONTROLLER,
+    ),
+    Golden(
+        "C9h",
+        "[Topic Deletion Manager 1] Deletion failed for replicas [Topic=a,Partition=0,Replica=3]. Halting deletion for "
+        "topics Set(a)",
+        {"topic": "a", "text": "[Topic=a,Partition=0,Replica=3]"},
+        CONTROLLER,
+        "DEBUG",
     ),
     Golden(
         "C9f",
@@ -582,8 +807,112 @@ GOLDEN: Final = (
     ),
     Golden("C10d", K + "Updated leader epoch for partition a-b-0-3 to 8", TP | {"leader_epoch": 8}, CONTROLLER),
     Golden(
+        "C10e",
+        K + "Leader 2 for partition a-b-0-3 being reassigned, is already in the new list of replicas 2,13 and is alive",
+        TP | {"leader": 2, "replicas": [2, 13], "strategy": None},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10f",
+        K + "Leader 2 for partition a-b-0-3 being reassigned, is not in the new list of replicas 1,13. Re-electing "
+        "leader",
+        TP
+        | {
+            "leader": 2,
+            "replicas": [1, 13],
+            "strategy": "reassign",
+            "reason": "is not in the new list of replicas 1,13. Re-electing leader",
+        },
+        CONTROLLER,
+    ),
+    Golden(
+        "C10f",
+        "[Controller 1]: Leader 2 for partition [a-b-0,3] being reassigned, is already in the new list of replicas "
+        "2,13 but is dead",
+        TP | {"leader": 2, "replicas": [2, 13], "strategy": "reassign"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10g",
+        K + "Updated assigned replicas for partition a-b-0-3 being reassigned to 4,5,1 ",
+        TP | {"replicas": [4, 5, 1], "adding": None},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10g-2.4",
+        K + "Updated assigned replicas for partition a-b-0-3 being reassigned to 4,5 (addingReplicas: 4, "
+        "removingReplicas: )",
+        TP | {"replicas": [4, 5], "adding": [4], "removing": []},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10k",
+        K + "Updated assigned replicas for partition a-b-0-3 being reassigned to 4,5 (addingReplicas: , "
+        "removingReplicas: )",
+        TP | {"replicas": [4, 5], "adding": [], "removing": []},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10h",
+        K + "Successfully updated assignment of partition a-b-0-3 to ReplicaAssignment(replicas=4,5,1, "
+        "addingReplicas=4,5, removingReplicas=1)",
+        TP | {"replicas": [4, 5, 1], "adding": [4, 5], "removing": [1]},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10h",
+        K + "Successfully updated assignment of partition a-b-0-3 to ReplicaAssignment(replicas=4,5, addingReplicas=, "
+        "removingReplicas=)",
+        TP | {"replicas": [4, 5], "adding": [], "removing": []},
+        CONTROLLER,
+    ),
+    Golden(
+        "C10i",
+        K + "Error completing reassignment of partition a-b-0-3",
+        TP | {"strategy": "reassign", "error": "kafka.common.KafkaException", "reason": "Only 4 of 4,5 are alive"},
+        CONTROLLER,
+        "ERROR",
+        "kafka.common.KafkaException: Only 4 of 4,5 are alive",
+    ),
+    Golden(
+        "C10i",
+        K + "Error completing reassignment of partition a-b-0-3 because controller has moved to another broker",
+        TP | {"strategy": "reassign", "reason": "controller has moved to another broker"},
+        CONTROLLER,
+        "ERROR",
+    ),
+    Golden(
+        "C10j",
+        K + "Failed completing reassignment of partition a-b-0-3 because controller has moved to another broker",
+        TP | {"strategy": "reassign", "reason": "controller has moved to another broker"},
+        CONTROLLER,
+    ),
+    Golden(
+        "C11-2.7",
+        K + "ISR for partition a-b-0-3 updated to [2,13] and zkVersion updated to [12]",
+        TP | {"isr": [2, 13], "partition_epoch": 12, "leader": None, "controller": 1},
+        CONTROLLER,
+        "DEBUG",
+    ),
+    Golden(
+        "C11b",
+        K + "Failed to update ISR for partition a-b-0-3",
+        TP | {"error": "org.apache.zookeeper.KeeperException$SessionExpiredException", "reason": None},
+        CONTROLLER,
+        "ERROR",
+        "org.apache.zookeeper.KeeperException$SessionExpiredException",
+    ),
+    Golden(
+        "C11c",
+        K + "Failed to update ISR to LeaderAndIsr(leader=2, leaderEpoch=7, isr=List(2), leaderRecoveryState=RECOVERED, "
+        "partitionEpoch=12) for partition a-b-0-3, bad ZK version.",
+        TP | {"reason": "bad ZK version"},
+        CONTROLLER,
+    ),
+    Golden(
         "C11",
-        K + "ISR for partition a-b-0-3 updated to LeaderAndIsr(leader=2, leaderEpoch=7, isr=List(2, 3), zkVersion=12).",
+        K + "ISR for partition a-b-0-3 updated to LeaderAndIsr(leader=2, leaderEpoch=7, isr=List(2, 3), "
+        "leaderRecoveryState=RECOVERED, partitionEpoch=12).",
         TP | {"leader": 2, "isr": [2, 3], "partition_epoch": 12},
         CONTROLLER,
         "DEBUG",
@@ -611,6 +940,30 @@ GOLDEN: Final = (
         CONTROLLER,
         "WARN",
         "java.io.IOException: Connection to 2 was disconnected before the response was read\n\tat x.y(Z.java:1)",
+    ),
+    Golden(
+        "S7e",
+        "[Channel manager on controller 1]: Not sending request (type=StopReplicaRequest, controllerId=1, "
+        "controllerEpoch=5, deletePartitions=false, partitions=a-b-0-3) to broker 13, since it is offline.",
+        {"speaker": 1, "controller": 1, "broker": 13, "request": "STOP_REPLICA", "reason": "it is offline"},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "S7e",
+        "[Channel manager on controller 1]: Not sending request (type=LeaderAndIsRequest, controllerId=1, "
+        "controllerEpoch=5, partitionStates={}, liveLeaders=()) to broker 13, since it is offline.",
+        {"broker": 13, "request": "LEADER_AND_ISR"},
+        CONTROLLER,
+        "WARN",
+    ),
+    Golden(
+        "S7e",
+        "[Channel manager on controller 1]: Not sending request Name: UpdateMetadataRequest; Version: 0; "
+        "CorrelationId: 9 to broker 13, since it is offline.",
+        {"broker": 13, "request": "UPDATE_METADATA"},
+        CONTROLLER,
+        "WARN",
     ),
     Golden(
         "B8b",
@@ -662,6 +1015,14 @@ GOLDEN: Final = (
         "[UnifiedLog partition=a-b-0-3, dir=/data/kafka] Truncating to offset 1000",
         TP | {"log_end": 1000},
         "kafka.log.UnifiedLog",
+    ),
+    Golden(
+        "N4",
+        "[ReplicaManager broker=2] Broker 2 stopped fetcher for partitions a-b-0-3,c-1 and stopped moving logs for "
+        "partitions c-2 because they are in the failed log directory /data/1.",
+        _B | {"broker": 2, "text": "a-b-0-3,c-1", "reason": "they are in the failed log directory /data/1."},
+        "kafka.server.ReplicaManager",
+        "WARN",
     ),
     Golden("I5-1.0", "Truncating log a-b-0-3 to offset 1000.", TP | {"log_end": 1000}, "kafka.log.Log"),
     # -- sessions, and brokers that stop responding --------------------------------------------------------------------

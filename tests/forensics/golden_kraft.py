@@ -573,7 +573,7 @@ KRAFT: Final = (
     ),
     # 4.3
     Golden(
-        "B4",
+        "B4-3.3",
         "[Broker id=1] Leader u1-0 with topic id Some(cGRxQup3QL2f9cdDdD0fNw) starts at leader epoch 0 from "
         "offset 0 with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas "
         "[] . Previous leader None and previous leader epoch was -1.",
@@ -590,7 +590,7 @@ KRAFT: Final = (
     ),
     # 4.3
     Golden(
-        "B5",
+        "B5-3.3",
         "[Broker id=1] Follower t1-5 starts at leader epoch 0 from offset 0 with partition epoch 0 and high "
         "watermark 0. Current leader is 3. Previous leader None and previous leader epoch was -1.",
         {"speaker": 1, "topic": "t1", "partition": 5, "leader": 3},

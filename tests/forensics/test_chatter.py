@@ -89,6 +89,47 @@ SAID = [
     "[Controller 6] Scheduling write event for writeNoOpRecord because maxIdleIntervalNs (500000000)",
     "[Controller 6] Cancelling deferred write event maybeFenceReplicas because this controller is no longer active.",
     "[Controller 6] Applied ISR change record: PartitionChangeRecord(partitionId=3, topicId=AbC-dEf_GhIjKlMnOpQrSt)",
+    # With ZooKeeper: what others state as well.
+    "[Broker id=2] Skipped the become-leader state change after marking its partition as leader with correlation id 7 "
+    "from controller 1 epoch 5 for partition orders-3 (last update controller epoch 4) since it is already the leader "
+    "for the partition.",
+    "[Broker id=2] Skipped the become-follower state change after marking its partition as follower with "
+    "correlation id 7 from controller 1 epoch 5 for partition orders-3 (last update controller epoch 4) since the new "
+    "leader 3 is the same as the old leader",
+    "[Broker id=2] Skipped the update topic ID step of the become-follower state change with correlation id 7 from "
+    "controller 1 epoch 5 for partition orders-3 since it is shutting down",
+    "[Broker id=2] Truncated logs and checkpointed recovery boundaries for partition orders-3 as part of "
+    "become-follower request with correlation id 7 from controller 1 epoch 5 with leader 3",
+    "[Broker id=2] Started fetcher to new leader as part of become-follower request from controller 1 epoch 5 with "
+    "correlation id 7 for partition orders-3 with leader BrokerEndPoint(id=3, host=host-3:9092)",
+    "[Broker id=2] Updating log for orders-3 to assign topic ID AbC-dEf_GhIjKlMnOpQrSt from LeaderAndIsr request from "
+    "controller 1 with correlation id 7 epoch 5",
+    "[Broker id=2] Updating PartitionFetchState for orders-3 to remove log topic ID AbC-dEf_GhIjKlMnOpQrSt since "
+    "LeaderAndIsr request from controller 1 with correlation id 7 epoch 5 did not contain a topic ID",
+    "[Controller id=1] Preferred replicas by broker Map(2 -> Map(orders-3 -> Vector(2, 1)))",
+    "[Controller id=1] Reading controller epoch from ZooKeeper",
+    "[Controller id=1] Incrementing controller epoch in ZooKeeper",
+    "[Controller id=1] There is no producerId block yet (Zk path version 3), creating the first block",
+    "[Controller id=1] Read current producerId block ProducerIdsBlock(assignedBrokerId=2, firstProducerId=7000, "
+    "size=1000), Zk path version 4",
+    "[Controller id=1] Acquired new producerId block ProducerIdsBlock(assignedBrokerId=2, firstProducerId=8000, "
+    "size=1000) by writing to Zk with path version 5",
+    "[Controller id=1] Removed ArrayBuffer() from list of shutting down brokers.",
+    "[Controller id=1] Partitions being reassigned: Map()",
+    "[Controller id=1] Resuming reassignment of partitions: Map()",
+    "[Controller id=1] Removing partitions Set(orders-3) from the list of reassigned partitions in zookeeper",
+    "[Controller id=1] No more partitions need to be reassigned. Deleting zk path /admin/reassign_partitions",
+    "[Controller id=1] Updating assignment of partition orders-3 from ReplicaAssignment(replicas=1,2, addingReplicas=, "
+    "removingReplicas=) to ReplicaAssignment(replicas=3,1,2, addingReplicas=3, removingReplicas=1)",
+    "[Controller id=1] Skipping reassignment of orders-3 since the topic is currently being deleted",
+    "[Controller id=1] Ignoring request to reassign partition orders-3 that doesn't exist.",
+    "[Controller id=1] Ignoring registration of new brokers due to incompatibilities with finalized features: 4,13",
+    "[Controller id=1] Ignoring AllocateProducerIds due to unknown broker 13",
+    "[Controller id=1] Rejecting AlterPartition from node 2 for orders-3 because leader is recovering and ISR is "
+    "greater than 1: LeaderAndIsr(leader=2)",
+    "[Topic Deletion Manager 1] Deletion started for replicas [Topic=orders,Partition=3,Replica=2]",
+    "[Topic Deletion Manager 1] Deletion successfully completed for replicas [Topic=orders,Partition=3,Replica=2]",
+    "preRegister called. Server=com.sun.jmx.mbeanserver.JmxMBeanServer@77e4c80f, name=log4j:logger=state.change.logger",
     # From real nodes of 4.0 to 4.3.
     "[QuorumController id=3001] Updated the controlled shutdown offset for broker 3 to 188.",
     "[QuorumController id=3001] Ignoring no-op registration change for BrokerRegistration(id=2, epoch=7)",

@@ -27,7 +27,7 @@ from .reading import events_of, log_line
 from .test_json_logs import COMMON, TOPIC_ID, dumped
 
 CONTROLLER = "".join(log_line(each) for each in GOLDEN if each.format.startswith(("P2b-3.5", "R3", "P4b", "S2")))
-BROKER = "".join(log_line(each) for each in GOLDEN if each.format in ("B2", "B3", "B4", "B5"))
+BROKER = "".join(log_line(each) for each in GOLDEN if each.format in ("B2", "B3", "B4-3.3", "B5-3.3"))
 OTHER = "[2024-05-01 10:00:00,000] INFO Completed load of log (kafka.log.LogManager)\n"
 UNKNOWN = "[2024-05-01 10:00:00,000] INFO [Broker id=2] Something new under the sun (state.change.logger)\n"
 DUMP = (
@@ -138,7 +138,7 @@ def test_file_reports_have_kind_version_and_coverage(done: Ingested) -> None:
     assert (controller.levels, controller.coverage, controller.controllers) == (("INFO", "ERROR"), 1.0, (1,))
     assert any("INFO only" in warning for warning in controller.warnings)
     broker = report_of(done, "broker-2/state-change.log")
-    assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "2.7-3.9")
+    assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "3.3-3.9")
     assert broker.samples == ("[Broker id=2] Something new under the sun",)
     assert any(warning.startswith("only") for warning in broker.warnings)
     server = report_of(done, "server.log")

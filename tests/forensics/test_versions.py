@@ -20,14 +20,22 @@ GUESSED = {
     "0.9-0.11": ["B0a-0.9@TRACE", "C2a-0.8@INFO"],
     "0.11": ["I1-0.8@INFO", "B6-0.11@INFO"],
     "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is always at INFO
-    "2.6+": ["B4@INFO"],  # also written by brokers with KRaft
     "2.8-3.1": ["K1-2.8@WARN", "K15d@INFO"],
     "3.0-3.5": ["K1@INFO", "K15d@INFO", "K3@INFO"],
     "3.3-3.5": ["K2@INFO", "K10b-2.8@WARN"],
     "3.5+": ["K18a@INFO", "K10b@INFO"],
-    "2.8-4.0": ["K7@INFO", "K3@INFO"],
     "4.0+": ["K20c@INFO", "K20d@INFO"],  # states before an election, which earlier voters do not have
-    "4.1+": ["K7-4.1@INFO", "B4@INFO"],
+    "2.6-3.2": ["B4@INFO", "B5@INFO"],
+    "3.3+": ["B4-3.3@INFO"],  # also written by brokers with KRaft
+    "2.7-3.2": ["C11-2.7@DEBUG", "C3@INFO"],
+    "2.8-3.9": ["C8a-2.8@INFO", "C3@INFO"],
+    "2.4-3.9": ["S1-2.4@TRACE"],
+    "1.0-2.3": ["S1@TRACE", "B9a@TRACE"],
+    "2.4-2.5": ["S3-2.4@TRACE", "B9a-2.4@TRACE"],
+    "0.8-3.9": ["C3@INFO", "C12e@INFO"],
+    "0.10-3.9": ["S7d@WARN"],
+    "2.8-4.0": ["K7@INFO", "K3@INFO"],
+    "4.1+": ["K7-4.1@INFO", "B4-3.3@INFO"],
     "mixed": ["P2b@INFO", "P2b-3.5@INFO"],  # a file over an upgrade
 }
 

@@ -30,6 +30,7 @@ _SPELLINGS: Final[dict[str, dict[bytes, bytes]]] = {
     "error": {str(int(error)).encode(): error.name.encode() for error in ErrorCode},
     "request": {
         b"LeaderAndIsr": b"LEADER_AND_ISR",
+        b"LeaderAndIs": b"LEADER_AND_ISR",  # of the name LeaderAndIsRequest
         b"StopReplica": b"STOP_REPLICA",
         b"UpdateMetadata": b"UPDATE_METADATA",
     },

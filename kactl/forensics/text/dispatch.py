@@ -75,11 +75,14 @@ _CHATTER: Final = (
     rb"(?:manager|controller|replica state|partition state|topic deletion|broker epochs|handlers|BrokerModif|ISRs)|"
     rb"Deleting (?:log dir event|isr change) notifications|Triggering (?:online|offline) (?:replica|partition) state|"
     rb"Currently shutting brokers|Current list of topics|Fetching topic deletions|List of topics |"
-    rb"Topics not in preferred replica|Checking need to trigger|Creating FeatureZNode|"
+    rb"Topics not in preferred replica|Preferred replicas by broker |Checking need to trigger|Creating FeatureZNode|"
+    rb"(?:Reading|Incrementing) controller epoch |Removed \w*\(\) from list of shutting down brokers\.$|"
+    rb"(?:Read current|Acquired new) producerId block |There is no producerId block yet |"
+    rb"Ignoring (?:(?:AllocateProducerIds|registration of new brokers) due to|request to reassign) |"
+    rb"Rejecting AlterPartition from node |"
     rb"Sending (?:update metadata request|MetadataRequest)|Broker \d+ was elected as controller instead of |"
     rb"Waiting for any successful result for election type|All (?:shutting down brokers: |leaders = )|Live brokers: |"
     rb"The topic partition \S+ was marked as RECOVERING|"
-    rb"Skipped the (?:adding-fetcher step of|become-\w+ state change for) |"
     # Before 1.0.
     rb"(?:Starting|Stopped) $|Controller (?:starting up|startup complete|shutdown complete)$|"
     rb"topics not in preferred replica |preferred replicas by broker |checking need to trigger partition rebalance|"
@@ -91,6 +94,16 @@ _CHATTER: Final = (
     rb"Broker \d+ (?:stopped fetchers as part of |started fetcher to new leader as part of |"
     rb"skipped the (?:adding-fetcher step of|become-\w+ state change) |truncated logs and checkpointed recovery |"
     rb"finished handling stop replica |ignoring stop replica )|"
+    rb"Skipped the (?:(?:adding-fetcher|update topic ID) step of|become-\w+ state change (?:for|after marking)) |"
+    rb"Truncated logs and checkpointed recovery boundaries for partition |Started fetcher to new leader as part of |"
+    rb"Updating (?:log|PartitionFetchState) for \S+ to (?:assign|remove log) topic ID |"
+    # Reassignments: in the memory and in the requests of a controller; C10 has their progress.
+    rb"Updating assignment of partition |Skipping reassignment of |"
+    rb"DEPRECATED: Partitions being reassign|No more partitions need to be reassigned\. |"
+    rb"(?:Removing|Cannot remove) partitions \S.* from (?:the list of reassigned partitions in zoo|ZooKeeper because )|"
+    rb"Deletion (?:started|successfully completed) for replicas |"
+    # Of log4j, about the logger.
+    rb"preRegister called\. Server=|"
     # With KRaft: the quorum about itself, and brokers about records that they read from the metadata log.
     rb"Replayed (?!PartitionRecord|TopicRecord|RemoveTopicRecord|UnregisterBrokerRecord|partition assignment)|"
     rb"Creating new QuorumController |Performing controller activation|"

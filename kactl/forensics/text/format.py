@@ -9,6 +9,7 @@ have the names of the columns that they fill. Common groups have a short form:
     {to_state:word}   letters
     {reason:rest}     any text up to the rest of the pattern
     {STATE}           a partition's state as requests contain it
+    {CODES}           the beginning of a response, up to its error: the first code that is not 0
 
 If two groups fill one column, the second has the name `isr__2`.
 
@@ -61,6 +62,7 @@ _SHORT: Final = {
     r"(?:zkVersion|partitionEpoch)={partition_epoch:int}, replicas=\[?{replicas:ids}\]?"
     r"(?:, addingReplicas=\[{adding:ids}\], removingReplicas=\[{removing:ids}\])?"
     r"(?:, isNew={is_new:bool})?(?:, leaderRecoveryState={recovery:word})?(?:, offlineReplicas=\[?[\d, ]*\]?)?\)",
+    "{CODES}": r"(?:.*?error_?[cC]ode=(?P<error>-?[1-9]\d*)[,)}\] ]|.*?error_?[cC]ode=(?P<error__2>0)[,)}\] ])?",
 }
 _SPECIAL: Final = frozenset(r"\()[]{}?*+|.^$")
 # A heading and the indented lines below it; lines that begin with a number sign are comments.

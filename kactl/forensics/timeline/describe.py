@@ -29,7 +29,7 @@ def describe(row: Row) -> str:
 # Names in braces are those of `_PHRASES`, or of columns. A phrase with its own comma is empty if the line lacks it.
 _TEMPLATES: Final[dict[str, str]] = {
     EventType.PARTITION: "{from} -> {to}{state}",
-    EventType.PARTITION_FAILED: "transition {from} -> {to} failed{by_strategy}",
+    EventType.PARTITION_FAILED: "{failure}",
     EventType.ELECTING: "an election begins",
     EventType.ELECTED: "{new_leader} was elected{uncleanly}",
     EventType.REPLICA: "replica {broker}: {from} -> {to}",
@@ -38,6 +38,7 @@ _TEMPLATES: Final[dict[str, str]] = {
     EventType.LEADERSHIP: "{leadership_change}",
     EventType.PARTITION_CREATED: "created{state}",
     EventType.SENT_PARTITION: "{request_name} sent to {receivers}{state}",
+    EventType.ASSIGNED: "assigned to {replica_ids}{moves}",
     EventType.ANSWER_FAILED: "broker {broker} rejected {request_name}",
     EventType.RECEIVED_PARTITION: "{request_name} received{correlation}{state}",
     EventType.TRANSITION_BEGUN: "begins to become {to}{correlation}",
@@ -55,7 +56,7 @@ _TEMPLATES: Final[dict[str, str]] = {
     EventType.ISR_SHRUNK: "ISR shrinks, {prev_isr} -> {isr}{offsets}",
     EventType.ISR_EXPANDED: "ISR grows, {prev_isr} -> {isr}",
     EventType.ISR_UPDATED: "ISR is {isr}, version {partition_epoch}",
-    EventType.ISR_REFUSED: "ISR update rejected: version {partition_epoch} is outdated",
+    EventType.ISR_REFUSED: "ISR update rejected{outdated}",
     EventType.TRUNCATED: "log truncated to offset {log_end}",
     EventType.ROLE_FAILED: "cannot {role_verb}: {reason}",
     EventType.ELECTION_ASKED: "{strategy_name} election requested{by_trigger}",
@@ -88,6 +89,19 @@ def _state(row: Row) -> str:
     return "".join(f", {part}" for part in parts if part)
 
 
+def _failure(row: Row) -> str:
+    """The controller's lines about failed elections and reassignments have no state before."""
+    if row["from_state"] is None and row["strategy"]:
+        return "reassignment failed" if row["strategy"] == "reassign" else f"{row['strategy']} election failed"
+    by_strategy = f" ({row['strategy']} election)" if row["strategy"] else ""
+    return f"transition {_state_name(row['from_state'])} -> {_state_name(row['to_state'])} failed{by_strategy}"
+
+
+def _moves(row: Row) -> str:
+    parts = [f"{name} {_shown(row[name])}" for name in ("adding", "removing") if row[name]]
+    return "".join(f", {part}" for part in parts)
+
+
 def _leadership_change(row: Row) -> str:
     change = "unclean change" if row["unclean"] else "change"
     parts = [
@@ -114,17 +128,19 @@ def _previous(row: Row) -> str:
 
 _PHRASES: Final[dict[str, Callable[[Row], str]]] = {
     "beginning": lambda row: (row["text"] or "")[:_TEXT_MAX],
-    "by_strategy": lambda row: f" ({row['strategy']} election)" if row["strategy"] else "",
     "by_trigger": lambda row: _if_known(row, ", ", "trigger") if row["trigger"] else "",
     "correlation": lambda row: "" if row["correlation_id"] is None else f" (request {row['correlation_id']})",
     "deleted": lambda row: " and deleted" if row["delete"] else "",
     "epochs": _epochs,
+    "failure": _failure,
     "followed": lambda row: "" if row["leader"] is None else f" {_leader(row['leader'])}",
     "from": lambda row: _state_name(row["from_state"]),
     "in_sync": lambda row: _if_known(row, ", ISR ", "isr"),
     "leadership_change": _leadership_change,
+    "moves": _moves,
     "new_leader": lambda row: _leader(row["leader"]),
     "offsets": _offsets,
+    "outdated": lambda row: "" if row["partition_epoch"] is None else f": version {row['partition_epoch']} is outdated",
     "previous": _previous,
     "reason": lambda row: row["reason"] or "?",
     "receivers": lambda row: _shown(row["brokers"] or [row["broker"]]),

@@ -89,7 +89,7 @@ def test_lines_with_the_partition_in_their_text_are_included(partition_entries: 
 
 
 def test_new_leader_is_described_with_offsets_and_isr(partition_entries: tuple[Entry, ...]) -> None:
-    (leads,) = [entry for entry in of(partition_entries, "line") if entry.format == "B4"]
+    (leads,) = [entry for entry in of(partition_entries, "line") if entry.format == "B4-3.3"]
 
     assert leads.who == "broker 3"
     assert leads.said == (
@@ -195,6 +195,23 @@ def test_every_line_of_every_version_has_a_description(golden: Any) -> None:
     for row in rows:
         assert describe(row)
         assert "None" not in describe(row)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("C12d", "preferred election failed"),
+        ("C10j", "reassignment failed: controller has moved to another broker"),
+        ("C10h", "assigned to 4,5,1, adding 4,5, removing 1"),
+        ("C11c", "ISR update rejected: bad ZK version"),
+        ("I4", "ISR update rejected: version 12 is outdated"),
+        ("P4a", "transition offline -> online failed: No broker in ISR for partition a-b-0-3 is alive."),
+    ],
+)
+def test_failures_are_described_with_what_failed(form: str, expected: str) -> None:
+    golden = next(each for each in GOLDEN if each.format == form)
+
+    assert describe(events_of(log_line(golden))[0]) == expected
 
 
 def test_times_are_printed_in_any_zone(partition_entries: tuple[Entry, ...]) -> None:

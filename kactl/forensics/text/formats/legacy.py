@@ -55,7 +55,7 @@ S0b sent-partition request=UPDATE_METADATA
     {CONTROLLER} sending UpdateMetadata request {OLD_STATE} (?:with correlationId {correlation_id:int} )?to brokers?
     (?:\w+\()?{brokers:ids}\)? for partition {PARTITION}
 S0c answered
-    {CONTROLLER} received response (?:correlationId {correlation_id:int}|(?:.*?error_?[cC]ode={error:int}[,)} ])?.*)
+    {CONTROLLER} received response (?:correlationId {correlation_id:int}|{CODES}.*)
     for a request sent to broker {BROKER_NODE}
 S0d reassignment-sent request=LEADER_AND_ISR
     {CONTROLLER} sent LeaderAndIsr request {text:rest} for partition being reassigned {OLD_TP}

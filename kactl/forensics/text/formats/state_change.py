@@ -19,7 +19,12 @@ FORMATS: Final = read_formats(
 {BROKER_NODE}
     \S+ \(id: {broker:int} rack: .*\)
 {RESPONSE}
-    Received response (?:.*?error_?[cC]ode={error:int}[,)} ])?.* for
+    Received response {CODES}.* for
+# From 2.4 on, states have the name of their partition.
+{NAMELESS_STATE}
+    (?!\w+\(topicName=){STATE}
+{NAMED_STATE}
+    (?=\w+\(topicName=){STATE}
 
 [controller]
 P1 partition raised=2.6
@@ -59,13 +64,19 @@ R3 isr-cut since=2.6
     \(Leader:{leader:int},ISR:{isr:ids},(?:LeaderRecoveryState:{recovery:word},)?LeaderEpoch:{leader_epoch:int},\
     (?:(?:ZkVersion|PartitionEpoch):{partition_epoch:int},)?ControllerEpoch:{controller_epoch:int}\) after removing
     replica {broker:int} from the ISR as part of transition to {to_state:word}
-S1 sent-partition request=LEADER_AND_ISR
-    Sending become-(?P<to_state>leader|follower) LeaderAndIsr request {STATE} to broker {broker:int} for partition {TP}
+S1 sent-partition until=2.3 request=LEADER_AND_ISR
+    Sending become-(?P<to_state>leader|follower) LeaderAndIsr request {NAMELESS_STATE} to broker {broker:int} for
+    partition {TP}
+S1-2.4 sent-partition since=2.4 request=LEADER_AND_ISR
+    Sending become-(?P<to_state>leader|follower) LeaderAndIsr request {NAMED_STATE} to broker {broker:int} for partition
+    {TP}
 S2 sent since=2.6 request=LEADER_AND_ISR
     Sending LeaderAndIsr request to broker {broker:int} with {count:int} become-leader and {count_also:int}
     become-follower partitions
-S3 sent-partition until=2.5 request=UPDATE_METADATA
-    Sending UpdateMetadata request {STATE} to brokers \w+\({brokers:ids}\) for partition {TP}
+S3 sent-partition until=2.3 request=UPDATE_METADATA
+    Sending UpdateMetadata request {NAMELESS_STATE} to brokers \w+\({brokers:ids}\) for partition {TP}
+S3-2.4 sent-partition since=2.4 until=2.5 request=UPDATE_METADATA
+    Sending UpdateMetadata request {NAMED_STATE} to brokers \w+\({brokers:ids}\) for partition {TP}
 S4 sent since=2.6 request=UPDATE_METADATA
     Sending UpdateMetadata request to brokers \w+\({brokers:ids}\) for {count:int} partitions
 S5a sent-partition since=2.6 request=STOP_REPLICA
@@ -83,9 +94,12 @@ S7a replicas-offline
     Mark replicas {text:rest} on broker {broker:int} as offline
 S7b answer-failed request=LEADER_AND_ISR
     Received error (?P<reason>(?P<error>[\w.]+).*) in LeaderAndIsr response {text:rest} from broker {broker:int}
-S7d answer-failed
+S7d answer-failed since=0.10
     Controller {controller:int} epoch {controller_epoch:int} fails to send request {text:rest} to broker {BROKER_NODE}\.
     Reconnecting to broker\.
+S7e answer-failed since=0.8
+    Not sending request (?P<text>(?:\(type=|Name: ?)?(?P<request>LeaderAndIs|StopReplica|UpdateMetadata)?.*) to broker
+    {broker:int}, since (?P<reason>it is offline)\.
 S7c reassignment-sent request=LEADER_AND_ISR
     Sent LeaderAndIsr request {text:rest} for partition being reassigned {TP}
 """
