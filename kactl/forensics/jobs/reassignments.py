@@ -6,7 +6,7 @@
 
 The signs depend on the version. Up to 2.3 the controller logs the beginning, and the written replicas show the end.
 From 2.4 on each state has the added and removed replicas, and the end is a state without any; KRaft's metadata log has
-the same.
+the same. The ZooKeeper controller logs both assignments as well when it has written them.
 """
 
 from typing import Final
@@ -66,8 +66,9 @@ def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
 def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame:
     """The key, number, and `course`: all known replicas and ISRs of the partition until the next reassignment began."""
     ids = f.transform(f.split(f.regexp_extract("text", _WRITTEN, 1), ","), lambda each: f.trim(each).try_cast("int"))
-    written = timed.where(is_a(EventType.REASSIGNMENT_SENT) & f.col("topic").isNotNull()).select(
-        *KEY, "at", ids.alias("replicas"), null("array<int>").alias("isr")
+    sent = is_a(EventType.REASSIGNMENT_SENT)
+    written = timed.where((sent | _is_written()) & f.col("topic").isNotNull()).select(
+        *KEY, "at", f.when(sent, ids).otherwise(f.col("replicas")).alias("replicas"), null("array<int>").alias("isr")
     )
     known = (
         states.where("at is not null")
@@ -213,8 +214,8 @@ def _signs(timed: DataFrame) -> DataFrame:
 
 
 def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
-    """Added and removed replicas: once for each leader epoch, which every step raises, or for each record of KRaft's
-    log.
+    """Added and removed replicas: once for each leader epoch, which every step raises, for each assignment that the
+    ZooKeeper controller has written, or for each record of KRaft's log.
 
     The metadata log is complete for a partition; brokers only repeat it, later.
     """
@@ -228,16 +229,24 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
         f.min_by("isr", f.when(f.col("isr").isNotNull(), f.col("at"))).alias("isr"),
     )
     names = ("at", "adding", "removing", "replicas", "isr")
+    # The same line may be in two files.
+    written = timed.where(has_key & both & _is_written()).select(*KEY, *names).distinct()
     no_replicas = no_ids()
     records = (
         complete_records(timed)
         .select(*KEY, *names)
         .withColumns({name: f.coalesce(name, no_replicas) for name in ("adding", "removing")})
     )
-    marked = of_epochs.select(*KEY, *names, f.lit(0).alias("is_record")).unionByName(
-        records.withColumn("is_record", f.lit(1))
-    )
+    of_states = of_epochs.select(*KEY, *names).unionByName(written)
+    marked = of_states.withColumn("is_record", f.lit(0)).unionByName(records.withColumn("is_record", f.lit(1)))
     return best_only(marked, "is_record", *KEY)
+
+
+def _is_written() -> Value:
+    """True for an assignment that a ZooKeeper controller has just written. A KRaft controller repeats those of its log
+    when it starts.
+    """
+    return is_a(EventType.ASSIGNED) & f.col("topic_id").isNull()
 
 
 def _numbered(signs: DataFrame) -> DataFrame:

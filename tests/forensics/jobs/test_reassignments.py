@@ -32,6 +32,23 @@ def written_before_1_0(seconds: float, topic: str, replicas: str) -> str:
     return line(seconds, f"Controller 1 epoch 5 {message} for partition being reassigned [{topic},0]", level="TRACE")
 
 
+def stored(seconds: float, topic: str, replicas: str, adding: str, removing: str) -> str:
+    held = f"ReplicaAssignment(replicas={replicas}, addingReplicas={adding}, removingReplicas={removing})"
+    return controller_line(seconds, 1, f"Successfully updated assignment of partition {topic}-0 to {held}")
+
+
+def assigned(seconds: float, topic: str, replicas: str) -> str:
+    """Returns the line in the format up to 2.3, or of 2.4 with the changes after the replicas."""
+    return controller_line(
+        seconds, 1, f"Updated assigned replicas for partition {topic}-0 being reassigned to {replicas}"
+    )
+
+
+def leader_stays(seconds: float, topic: str, replicas: str) -> str:
+    message = f"Leader 1 for partition {topic}-0 being reassigned, is already in the new list of replicas {replicas}"
+    return controller_line(seconds, 1, f"{message} and is alive")
+
+
 def received(
     seconds: float, topic: str, epoch: int, replicas: list[int], adding: list[int], removing: list[int]
 ) -> str:
@@ -78,6 +95,12 @@ CONTROLLER = [
     asked(10, "overtaken", "4"), asked(20, "overtaken", "5"),
     asked(10, "said-again", "4"), asked(15, "said-again", "4"),
     asked(10, "there-and-back", "4"), asked(20, "there-and-back", "1"),
+    stored(10, "stored", "2,3,1", "3", "1"), leader_stays(30, "stored", "2,3"), stored(40, "stored", "2,3", "", ""),
+    stored(50, "stored", "1,3,2", "1", "2"), stored(55, "stored", "2,3,1", "2", "1"),
+    stored(60, "stored", "2,3", "", ""),
+    asked(10, "assigned", "4,5"), assigned(10.1, "assigned", "4,5,1,2 "), assigned(30, "assigned", "4,5 "),
+    assigned(10, "in-2.4", "3,2 (addingReplicas: 3, removingReplicas: 1)"),
+    assigned(40, "in-2.4", "3,2 (addingReplicas: , removingReplicas: )"),
     controller_line(50, 1, "Target replicas 4,5 have all caught up with the leader for reassigning partition tail-0"),
     controller_line(100, 1, "Processing automatic preferred replica leader election"),
 ]  # fmt: skip
@@ -98,6 +121,9 @@ STATES = [
     *was("oldest", (0, [1, 2], [1, 2]), (30, None, [1, 2, 4, 5]), (30.2, None, [4, 5])),
     *was("new", (0, [1, 2], [1, 2]), (10, [2, 3, 1], [1, 2]), (30, [2, 3, 1], [1, 2, 3]), (40, [2, 3], [2, 3])),
     *was("info", (0, [1, 2], [1, 2])),
+    *was("stored", (0, [1, 2], [1, 2])),
+    *was("assigned", (0, [1, 2], [1, 2])),
+    *was("in-2.4", (0, [1, 2], [1, 2])),
     *was("given-up", (0, [1, 2], [1, 2])),
     *was("fewer", (0, [1, 2], [1, 2])),
     *was("never", (0, [1, 2], [1, 2]), (20, [4, 5, 1, 2], [1, 2, 4]), (30, [4, 5, 1, 2], [1, 2])),
@@ -181,6 +207,23 @@ def test_replicas_are_known_from_requests_before_1_0(found: Found) -> None:
     (row,) = found["oldest"]
 
     assert (row["origin"], row["target"], row["done_at"]) == ([1, 2], [4, 5], moment(30.1))
+
+
+def test_stored_assignments_show_reassignments_without_requests(found: Found) -> None:
+    first, turned, back = found["stored"]
+
+    assert (first["started_at"], first["caught_up_at"], first["done_at"]) == (moment(10), moment(30), moment(40))
+    assert (first["origin"], first["target"], first["finished"]) == ([1, 2], [2, 3], True)
+    # Another target while it was under way.
+    assert (turned["target"], turned["finished"], turned["span_ms"]) == ([1, 3], False, 5_000)
+    assert (back["target"], back["done_at"], back["finished"]) == ([2, 3], moment(60), True)
+
+
+@pytest.mark.parametrize(("topic", "done"), [("assigned", 30), ("in-2.4", 40)])
+def test_stored_assignment_shows_the_end_up_to_2_4(found: Found, topic: str, done: float) -> None:
+    (row,) = found[topic]
+
+    assert (row["started_at"], row["done_at"], row["finished"]) == (moment(10), moment(done), True)
 
 
 def test_cancelled_reassignment_is_not_finished(found: Found) -> None:
