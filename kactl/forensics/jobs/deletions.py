@@ -32,6 +32,8 @@ STARTED: Final = "ReplicaDeletionStarted"
 SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
 INELIGIBLE: Final = "ReplicaDeletionIneligible"
 _DONE: Final = (EventType.DELETION_DONE, EventType.TOPIC_REMOVED)
+# Reason of a line that repeats an earlier halt.
+_STILL_HALTED: Final = "it is marked ineligible for deletion"
 # "[Topic=t,Partition=0,Replica=3]"; a number that the end of a long text cut off has no bracket behind it.
 _REPLICA: Final = r"Replica=(\d+)\]"
 
@@ -129,6 +131,8 @@ def _summed(numbered: DataFrame) -> DataFrame:
         return f.when(is_a(*types), f.col("at"))
 
     failed = is_a(EventType.REPLICA_FAILED) | (is_a(EventType.REPLICA) & (f.col("to_state") == INELIGIBLE))
+    is_still_halted = is_a(EventType.DELETION_HALTED) & f.col("reason").eqNullSafe(_STILL_HALTED)
+    halted_at = f.when(~is_still_halted, at(EventType.DELETION_HALTED))
     halted_by_moving = is_a(EventType.DELETION_HALTED) & f.col("reason").contains("reassign")
     return (
         numbered.groupBy("topic", "number")
@@ -139,8 +143,10 @@ def _summed(numbered: DataFrame) -> DataFrame:
             f.min(f.when(f.col("to_state") == STARTED, f.col("at"))).alias("stopped_at"),
             f.min(at(*_DONE)).alias("done_at"),
             f.count_distinct(at(EventType.DELETION_STARTED)).alias("starts"),
-            f.count_distinct(at(EventType.DELETION_HALTED)).alias("halts"),
-            f.max_by(f.col("reason"), at(EventType.DELETION_HALTED)).alias("reason"),
+            f.count_distinct(halted_at).alias("halts"),
+            f.coalesce(f.max_by(f.col("reason"), halted_at), f.max(f.when(is_still_halted, f.col("reason")))).alias(
+                "reason"
+            ),
             f.max("ends").alias("ends"),
             f.flatten(f.collect_set(f.when(is_a(EventType.DELETION_DEAD), f.col("brokers")))).alias("dead"),
             f.collect_set(f.when(failed, f.col("broker"))).alias("failed"),

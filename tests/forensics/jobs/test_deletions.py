@@ -40,6 +40,12 @@ CONTROLLER = [
     said(13.1, "Halted deletion of topics blocked due to replica deletion failed"),
     said(20, "Deletion of topic blocked (re)started"),
     said(21, "Halted deletion of topics blocked due to replica deletion failed on 3"),
+    said(22, "Not retrying deletion of topic blocked at this time since it is marked ineligible for deletion"),
+    controller_line(32, 1, "Starting topic deletion for topics unexplained"),
+    said(33, "Deletion failed for replicas [Topic=unexplained,Partition=0,Replica=13]. Halting deletion for topics "
+         "Set(unexplained)", level="DEBUG"),
+    said(33, "Halted deletion of topics unexplained"),
+    said(34, "Not retrying deletion of topic unexplained at this time since it is marked ineligible for deletion"),
     # The same name, three times.
     controller_line(30, 1, "Starting topic deletion for topics again"),
     said(31, "Deletion of topic again successfully completed"),
@@ -101,6 +107,13 @@ def test_blocking_brokers_are_dead_failed_or_silent(found: Mapping[str, list[dic
     assert row["span_ms"] == 90_000  # to the last line of the controller
 
 
+def test_deletion_that_is_not_retried_is_halted_once(found: Mapping[str, list[dict[str, Any]]]) -> None:
+    (row,) = found["unexplained"]
+
+    assert (row["halts"], row["reason"]) == (1, "it is marked ineligible for deletion")
+    assert row["blocked_by"] == [13]
+
+
 def test_reused_name_is_another_deletion(found: Mapping[str, list[dict[str, Any]]]) -> None:
     told = [(row["asked_at"], row["done_at"], row["finished"]) for row in found["again"]]
 
@@ -126,7 +139,9 @@ def test_moving_topic_is_blocked_by_new_replicas(found: Mapping[str, list[dict[s
 
 
 def test_each_listed_topic_is_one_deletion(found: Mapping[str, list[dict[str, Any]]]) -> None:
-    assert found.keys() == {"smooth", "blocked", "again", "middle", "moving", "in-a-set", "in-a-set-2"}
+    assert found.keys() == {
+        "smooth", "blocked", "again", "middle", "moving", "in-a-set", "in-a-set-2", "unexplained",
+    }  # fmt: skip
 
 
 def test_last_name_of_truncated_list_is_dropped(spark: SparkSession) -> None:
