@@ -51,7 +51,7 @@ COLUMNS: Final = KEY_COLUMNS + columns(
     """
 )
 # Formats of lines that only show an ISR change: they do not show the ISR with which the leader began.
-_ISR_CHANGES: Final = ("I3", "C11")
+_ISR_CHANGES: Final = ("I3", "C11", "C11-2.7")
 
 
 def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:

@@ -81,6 +81,12 @@ class Story:
         self.lines.append(line(at, said, logger="kafka.cluster.Partition"))
         return self
 
+    def directory_fails(self, at: float, broker: int) -> "Story":
+        failed = f"stopped fetcher for partitions {self.name}-0,elsewhere-1 and stopped moving logs for partitions "
+        said = f"Broker {broker} {failed} because they are in the failed log directory /data/1."
+        self.lines.append(line(at, f"[ReplicaManager broker={broker}] {said}", level="WARN", logger="kafka.server.R"))
+        return self
+
     def in_controller_log(self, at: float, message: str, controller: int = 1) -> "Story":
         self.of_controllers.append(controller_line(at, controller, message))
         return self
@@ -110,6 +116,16 @@ def _stories() -> Iterable[Story]:
         .changes_isr(26, 2)
     )
     yield Story("nobody-proves-it").led(0, 30, 4, "unknown", led_at=0.1).led(18.2, 2, 5, "offline", **offline)
+    # A preferred election fails while the leader is alive. The controller does not name the leader whose ISR it writes.
+    yield (
+        Story("wished")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .in_controller_log(
+            1, "Error completing replica leader election (PREFERRED) for partition wished-0 because nothing is alive."
+        )
+        .led(18.2, 2, 5, "offline", **offline)
+        .in_controller_log(25, "ISR for partition wished-0 updated to [2,9] and zkVersion updated to [6]", 2)
+    )
     yield (
         Story("clocks-are-wrong")
         .led(0, 30, 4, "unknown", led_at=0.1)
@@ -279,6 +295,14 @@ def _stories() -> Iterable[Story]:
     yield (
         Story("not-of-that-directory")
         .led(0, 130, 4, "unknown", led_at=0.1)
+        .led(50.1, 2, 5, "offline", **offline, led_at=50.2)
+    )
+
+    # That of broker 131 fails, too, and only the broker itself logs it.
+    yield (
+        Story("directory-by-broker")
+        .led(0, 131, 4, "unknown", led_at=0.1)
+        .directory_fails(50, 131)
         .led(50.1, 2, 5, "offline", **offline, led_at=50.2)
     )
 
@@ -568,6 +592,18 @@ def test_maximum_duration_is_null_without_new_leader_lines(found: Rows) -> None:
     assert row["duration_max_ms"] is None
 
 
+def test_controllers_isr_line_does_not_prove_that_its_broker_leads(found: Rows) -> None:
+    (row,) = found("wished")
+
+    assert times(row, "end") == (18.2, 18.2, None, "inferred")
+
+
+def test_failed_preferred_election_is_no_reason_of_an_outage(found: Rows) -> None:
+    (row,) = found("wished")
+
+    assert (row["attempts_failed"], row["reason"]) == (0, None)
+
+
 def test_bounds_hold_within_the_clock_error(found: Rows) -> None:
     (row,) = found("clocks-are-wrong")
 
@@ -684,10 +720,12 @@ def test_new_partition_without_live_replica_is_unavailable(found: Rows) -> None:
 def test_failed_directory_affects_named_partitions(found: Rows) -> None:
     (row,) = found("directory")
     (other,) = found("not-of-that-directory")
+    (by_broker,) = found("directory-by-broker")
 
     assert times(row, "begin") == (0.1, 50, 50, "inferred")
     assert (row["cause"], row["broker"], at(row["detected_at"])) == ("replica-failure", 130, 50)
     assert (other["cause"], other["begin_kind"]) == ("unknown", "bounded")
+    assert (by_broker["cause"], by_broker["broker"], at(by_broker["detected_at"])) == ("replica-failure", 131, 50)
 
 
 def test_dead_controller_is_the_cause_of_its_outages(found: Rows) -> None:

@@ -193,13 +193,18 @@ def _lines(timed: DataFrame) -> DataFrame:
     controllers = f.col("role") == Role.CONTROLLER
     is_stated = is_a(EventType.LEADERSHIP, EventType.PARTITION_CREATED)
     sent = is_a(EventType.SENT_PARTITION) & f.col("request").eqNullSafe(LEADER_AND_ISR)
-    isr = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED)
+    # Up to 3.2 the controller's line of an ISR change does not name the leader.
+    isr = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED) & (
+        is_true(~controllers) | leader.isNotNull()
+    )
+    # A preferred election or a reassignment that fails leaves the leader as it was.
+    is_wish = is_true(f.col("strategy").isin("preferred", "reassign"))
     follows = is_a(EventType.TRANSITION_BEGUN) & (after == "follower")
     # A move from NewPartition to OfflinePartition loses no leader: there was none.
     marks = (
         (WENT_OFFLINE, moved & (after == OFFLINE) & before.isin(ONLINE, OFFLINE)),
         (FAILED, failed & (after == ONLINE) & before.isin(OFFLINE, NEW)),
-        (WHY, failed & before.isNull()),
+        (WHY, failed & before.isNull() & ~is_wish),
         (CUT, is_a(EventType.ISR_CUT) & (leader == -1)),
         (SAID, is_a(EventType.ELECTED) & f.col("unclean")),
         (DECIDED, controllers & (is_stated | sent | (moved & (after == ONLINE)))),
