@@ -27,8 +27,8 @@ _CALLBACK_US: Final = 60_000_000
 
 
 class BrokerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A controller's line about brokers; see `event_types`. `brokers`: all live ones; None or empty if the line does
-    not list them. Times are microseconds since 1970.
+    """A controller's line about brokers; see `event_types`. `brokers`: all live ones, or those that are no longer
+    stopping; None or empty if the line does not list them. Times are microseconds since 1970.
     """
 
     at_us: int
@@ -80,9 +80,10 @@ class Membership:
                 self._elected(line)
             case EventType.BROKER_STOPPING if line.broker is not None:
                 self._of(line.broker).stopping_us = line.at_us
-            case EventType.BROKER_STOPPED_COUNTING if line.broker is not None:
+            case EventType.BROKER_STOPPED_COUNTING:
                 # The line may also concern an absent broker, and then has no effect: the absence has consumed it.
-                self._of(line.broker).stopping_us = None
+                for broker in line.brokers or () if line.broker is None else (line.broker,):
+                    self._of(broker).stopping_us = None
             case EventType.BROKER_FENCED if line.broker is not None:
                 yield from self._gone(line.broker, line, FENCED)
             case EventType.BROKER_UNFENCED if line.broker is not None:

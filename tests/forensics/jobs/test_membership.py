@@ -77,6 +77,12 @@ def test_cancelled_shutdown_is_a_failure() -> None:
     assert told(*lines) == told(live(0, 1, 2), *lines) == [(2, 5, None, "failed")]
 
 
+def test_shutdowns_of_several_brokers_are_cancelled_together() -> None:
+    lines = [said(3, STOPPING, broker=2), said(3, STOPPING, broker=3), said(4, NO_LONGER, brokers=(2, 3))]
+
+    assert told(*lines, said(5, FAILED, removed=(2, 3))) == [(2, 5, None, "failed"), (3, 5, None, "failed")]
+
+
 def test_broker_back_before_detection_bounced() -> None:
     assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
 
