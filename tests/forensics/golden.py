@@ -1340,15 +1340,6 @@ GOLDEN: Final = (
         "WARN",
     ),
     Golden(
-        "S7e-0.8",
-        "[Channel manager on controller 1]: Not sending request Name: StopReplicaRequest; Version: 0; CorrelationId: "
-        "77; DeletePartitions: false to broker 2, since it is offline.",
-        {"controller": 1, "broker": 2, "request": "STOP_REPLICA", "reason": "it is offline"},
-        CONTROLLER,
-        "WARN",
-    ),
-    # -- 0.8 to 0.11: controller.log -----------------------------------------------------------------------------------
-    Golden(
         "C1a-0.8",
         "[Controller 1]: Broker 1 starting become controller state transition",
         {"speaker": 1, "controller": 1, "role": "controller"},

@@ -65,9 +65,6 @@ S0e answer-failed request=LEADER_AND_ISR
 S7d-0.8 answer-failed until=0.9
     {CONTROLLER} fails to send request {text:rest} to broker
     (?:id:{broker:int},host:\S*|Node\({broker__2:int}, .*?\))\. Reconnecting to broker\.
-S7e-0.8 answer-failed until=0.8
-    Not sending request Name: ?(?P<request>LeaderAndIsr|StopReplica|UpdateMetadata)Request;{text:rest} to broker
-    {broker:int}, since (?P<reason>it is offline)\.
 # -- controller.log
 C1a-0.8 controller-elected
     Broker {controller:int} starting become controller state transition
