@@ -21,7 +21,7 @@ from kactl.messages.admin import ReassignmentRequested, ReassignmentResult, Reas
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, RowNumbers, Rows, choose, common, some
+from kactl.state.rows import Bools, RowNumbers, choose, common, some
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
@@ -140,7 +140,8 @@ class Reassignments(Handlers):
         log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(row_numbers))
         names = list(table.names(row_numbers))
         foreign = np.flatnonzero(~some(rows.assigned & rows.in_sync)).tolist()
-        self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
+        leaving = {names[position]: rows.replicas[strays[:, position], position].tolist() for position in foreign}
+        self._steps.know({name: _with_leaving(self.cluster.assignment(name), each) for name, each in leaving.items()})
 
     def _take_up(self, row_numbers: RowNumbers, strays: Bools) -> None:
         """Give unassigned replicas a state, bool[W, n] `strays`. Their partitions count as being reassigned."""
@@ -236,11 +237,10 @@ class Reassignments(Handlers):
             log.warning("the reassignment of %s could not be resumed: %s", name, failure.message)
 
 
-def _leaving(rows: Rows, strays: Bools, position: int) -> Assignment:
-    """The assignment of one row with its strays, which are to be removed."""
-    target = rows.replicas[rows.assigned[:, position], position].tolist()
-    removing = rows.replicas[strays[:, position], position].tolist()
-    return Assignment((*target, *removing), removing=tuple(removing))
+def _with_leaving(assignment: Assignment, strays: list[int]) -> Assignment:
+    """The assignment with replicas that are to be removed. A reassignment that is under way goes on."""
+    removing = (*assignment.removing, *strays)
+    return Assignment((*assignment.replicas, *strays), assignment.adding, removing)
 
 
 def _result(name: TopicPartition, assignment: Assignment, failures: Failures) -> ReassignmentResult:

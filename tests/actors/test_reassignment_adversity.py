@@ -470,6 +470,32 @@ async def test_unassigned_in_sync_replicas_stay_until_an_assigned_one_is() -> No
         await w.check()
 
 
+async def test_reassignment_goes_on_if_only_a_replica_that_is_not_assigned_is_in_sync() -> None:
+    """Another target replaced one that was in sync already, and the controller ended before it stopped that replica."""
+    async with world(1, 2, 3, 4, level=ProtocolLevel(2, 6)) as w:
+        await w.create("t", [[4]])
+        (ref,) = (await w.store.assignments(["t"])).topics
+        await w.store.write_assignment(ref, {0: Assignment((3, 1, 2), adding=(3,), removing=(2,))}, None)
+        await w.controller.resign()
+        await settle()
+
+        assert await ongoing(w) == {"t-0": Assignment((3, 1, 2, 4), adding=(3,), removing=(2, 4))}
+        assert not w.brokers.of(4, StopReplica)
+
+        await w.write_isr("t-0", 4, 1, 2)
+        await settle()
+        assert not w.brokers.of(4, StopReplica)
+        await w.write_isr("t-0", 4, 1, 2, 3)
+        await settle()
+
+        assert (await w.stored("t-0"))[::2] == (3, (1, 3))
+        assert await ongoing(w) == {}
+        assert await stored_assignment(w, "t-0") == Assignment((3, 1))
+        assert w.brokers.of(2, StopReplica)
+        assert w.brokers.of(4, StopReplica)
+        await w.check()
+
+
 async def test_origin_stays_if_a_target_leaves_the_isr_during_the_completion() -> None:
     """Otherwise only one replica of the target would have the records. Kafka removes the origin."""
     async with world(1, 2, 3) as w:
