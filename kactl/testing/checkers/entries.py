@@ -161,10 +161,13 @@ class Entries(Checker):
             first = seq
             if seq < begin:
                 break
-        joined = set(value["isr"]) - set(before.value["isr"] if before is not None else ())
+        in_sync = set(before.value["isr"]) if before is not None else set()
+        joined = set(value["isr"]) - in_sync
         if joined - allowed:
             return "INV-16", f"{sorted(joined - allowed)} join ISR {value['isr']}, and are none of {sorted(allowed)}"
         is_new_leader = before is None or before.value["leader"] != value["leader"]
+        # If no assigned replica is in sync, they copy from one that is.
+        allowed |= set() if in_sync & allowed else in_sync
         if is_new_leader and value["leader"] != NO_LEADER and value["leader"] not in allowed:
             return "INV-16", f"{value['leader']} is elected, and is none of the replicas {sorted(allowed)}"
         return None

@@ -54,6 +54,19 @@ def test_an_isr_of_others_than_replicas_breaks_inv_16(isr: list[int]) -> None:
     assert one.found == ["INV-16"]
 
 
+@pytest.mark.parametrize(("isr", "found"), [([3], []), ([2, 3], ["INV-16"])], ids=["alone", "beside an assigned one"])
+def test_in_sync_replica_that_is_not_assigned_is_elected_only_if_no_assigned_one_is_in_sync(
+    isr: list[int], found: list[str]
+) -> None:
+    one = story()
+    one.lead(-1, 1, isr)
+    one.topic({0: [1, 2]}, fence=1)
+    one.lead(-1, 2, isr)
+    one.lead(3, 3, isr)
+
+    assert one.found == found
+
+
 def test_a_replica_that_left_the_assignment_joins_only_for_a_late_writer() -> None:
     one = story()
     one.lead(1, 0, [1, 2])
