@@ -40,11 +40,12 @@ from kactl.transports.tcp.identity import Identity
 from kactl.wire.columns import Column, slots, values
 from kactl.wire.control import check_topics, topics_of
 from tests.forensics.golden import GOLDEN
+from tests.forensics.golden_kraft import KRAFT
 from tests.wire.recorded import encoded, samples
 
 from .files import folder, from_file, text
 from .seeds import CHANGED_REGISTRATIONS, COLUMNS, CONTINUED, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES
-from .target import SLOW, VERY_SLOW, Target
+from .target import MEMORY_FIXED, SLOW, VERY_SLOW, Target
 
 SECRET: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE"
 TOKEN: Final = f"kactl_abcdefgh_{SECRET}"
@@ -52,6 +53,8 @@ _HOSTS: Final = ("ops.example", "[::1]:9000")
 _LOCAL: Final = origin.Authority("127.0.0.1", 8080)
 # The parser of TOML calls itself for each bracket, up to the limit of the interpreter.
 _NESTED: Final = 2**20
+# A parser of logs has a table of all formats.
+_PARSED: Final = 2 * MEMORY_FIXED
 # Of a file, this many bytes are read at once to recognise its format.
 _PROBED: Final = 512 * 1024
 _HOUR_MS: Final = 3_600_000
@@ -183,7 +186,8 @@ def targets() -> list[Target]:
     import gzip
 
     lines = [
-        f"[2024-05-01 10:00:00,123] {golden.level} {golden.message} ({golden.logger})\n".encode() for golden in GOLDEN
+        f"[2024-05-01 10:00:00,123] {golden.level} {golden.message} ({golden.logger})\n".encode()
+        for golden in (*GOLDEN, *KRAFT)
     ]
     lines += [b"\xef\xbb\xbf" + lines[0], bytes(7) + lines[1], lines[2].replace(b"2024", b"9999")]
     many = [b"".join(lines[begin : begin + 4]) for begin in range(0, len(lines), 4)] + CONTINUED
@@ -305,6 +309,7 @@ def targets() -> list[Target]:
             (),
             many,
             rarity=VERY_SLOW,
+            memory_fixed=_PARSED,
         ),
         Target(
             "parts of logs",
@@ -312,8 +317,16 @@ def targets() -> list[Target]:
             (),
             many,
             rarity=VERY_SLOW,
+            memory_fixed=_PARSED,
         ),
-        Target("server logs", functools.partial(_log, layout="standard", kind=Kind.SERVER), (), many, rarity=VERY_SLOW),
+        Target(
+            "server logs",
+            functools.partial(_log, layout="standard", kind=Kind.SERVER),
+            (),
+            many,
+            rarity=VERY_SLOW,
+            memory_fixed=_PARSED,
+        ),
         Target("kactl logs", functools.partial(_json_log, layout="kactl"), (), [kactl_line * 2, *KACTL], rarity=SLOW),
         Target("metadata dumps", functools.partial(_json_log, layout="dump"), (), dumps, rarity=SLOW),
         Target(
