@@ -105,7 +105,9 @@ def plan_leader_and_isr(
     local_epoch = _local(hosted.leader_epoch, rows, NO_EPOCH)
     failed = _local(hosted.failed, rows, False)
     differs = hosted.differs(states, rows)
-    undeleted = _local(hosted.undeleted, rows, False) & (differs | hosted.contradicts(states, rows))
+    undeleted = _local(hosted.undeleted, rows, False)
+    if undeleted.any():
+        undeleted &= differs | hosted.contradicts(states, rows)
 
     has_id = ids != b""
     role, controller = _local(hosted.role, rows, Role.NONE), _local(hosted.controller_epoch, rows, NO_EPOCH)

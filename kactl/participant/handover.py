@@ -104,8 +104,8 @@ class Handover:
 
         A controller that ended may have left them here. They were named by earlier controllers only: of two topics
         that one controller has named, the request may be about the earlier one, and late. Or they were to be deleted
-        before, and could not be. A topic without an id is told apart by the leadership that a later controller names:
-        it has read what earlier ones had stored.
+        before, and could not be. Topics without ids are compared by their leaderships: a later controller has read all
+        leader epochs that were stored before, so it sends no lower one for the same topic.
         """
         hosted, states = self._hosted, request.states
         rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
