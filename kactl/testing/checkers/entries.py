@@ -166,8 +166,8 @@ class Entries(Checker):
         if joined - allowed:
             return "INV-16", f"{sorted(joined - allowed)} join ISR {value['isr']}, and are none of {sorted(allowed)}"
         is_new_leader = before is None or before.value["leader"] != value["leader"]
-        # If no assigned replica is in sync, they copy from one that is.
-        allowed |= set() if in_sync & allowed else in_sync
+        if not in_sync & allowed:
+            allowed |= in_sync  # the assigned replicas copy from one that is not
         if is_new_leader and value["leader"] != NO_LEADER and value["leader"] not in allowed:
             return "INV-16", f"{value['leader']} is elected, and is none of the replicas {sorted(allowed)}"
         return None
