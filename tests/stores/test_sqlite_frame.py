@@ -1,5 +1,7 @@
 """Packed columns are unpacked unchanged; damage is detected."""
 
+import tracemalloc
+
 import msgspec
 import numpy as np
 import pytest
@@ -34,6 +36,21 @@ def test_narrow_columns_are_small_and_uniform_ones_empty() -> None:
 
     assert len(pack("change", 1, {"same": same})) < 100
     assert 1000 < len(pack("change", 1, {"small": small, "same": same})) < 1100
+
+
+def test_equal_values_take_no_memory_until_they_are_used() -> None:
+    same = pack("change", 1, {"same": np.full(1_000_000, 123_456, np.int32)})
+
+    tracemalloc.start()
+    try:
+        column = unpack("change", 1, same)["same"]
+        _, largest = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert largest < 10_000
+    assert column.shape == (1_000_000,)
+    assert (column == 123_456).all()
 
 
 def test_wide_values_are_not_truncated() -> None:

@@ -22,8 +22,8 @@ _LENGTH: Final = struct.Struct("<I")
 _NARROW: Final = tuple(np.dtype(code) for code in ("<i1", "<i2", "<i4"))
 # numpy would take any text as a type, and evaluate parts of it.
 _CODES: Final = frozenset(narrow.str for narrow in _NARROW)
-# Values of one column. A header of some bytes can announce any number of equal ones; 2,000,000 partitions with 32
-# replicas each fit.
+# Values of one column. A header of some bytes can announce any number of equal values, which take memory when they are
+# used; 2,000,000 partitions with 32 replicas each fit.
 _VALUES_MAX: Final = 1 << 26
 
 
@@ -108,6 +108,8 @@ def _header(payload: memoryview) -> tuple[_Header, int]:
 def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32]]:
     """Returns the columns of a frame; bools are returned as integers.
 
+    A column whose values are all equal is a read-only view of one value: a frame of a few bytes may have many of them.
+
     Raises:
         FrameDamagedError: the frame is damaged, or has another `kind` or `key`.
     """
@@ -127,7 +129,7 @@ def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32
                 offset += flat.nbytes
                 columns[column.name] = flat.astype(np.int32).reshape(shape)
             else:
-                columns[column.name] = np.full(shape, column.value, np.int32)
+                columns[column.name] = np.broadcast_to(np.int32(column.value), shape)
     except (struct.error, msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
         raise FrameDamagedError(str(error)) from error
     return columns
