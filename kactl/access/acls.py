@@ -19,6 +19,7 @@ _IMPLIED_BY: Final = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
 }
+_SUFFICIENT: Final = {operation: (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())) for operation in Operation}
 
 
 class Acl(NamedTuple):
@@ -36,16 +37,34 @@ class Acl(NamedTuple):
     operation: Operation
     is_denial: bool = False
 
-    def concerns(self, principal: Principal, operations: tuple[Operation, ...]) -> bool:
-        return (
-            self.principal in (principal.name, _ANY_PRINCIPAL)
-            and self.host in (principal.peer, _ANY)
-            and (self.operation in operations or self.operation is Operation.ALL)
-        )
+
+class _Entries:
+    """Entries about resources of one type: those of one principal, or all."""
+
+    def __init__(self) -> None:
+        self._literal: dict[str, list[Acl]] = {}
+        self._prefixed: dict[str, list[Acl]] = {}
+        self._prefix_lengths: list[int] = []
+
+    def add(self, name: str, acl: Acl, *, is_prefix: bool) -> None:
+        (self._prefixed if is_prefix else self._literal).setdefault(name, []).append(acl)
+        if is_prefix and len(name) not in self._prefix_lengths:
+            self._prefix_lengths.append(len(name))
+
+    def of(self, name: str) -> list[Acl]:
+        """Returns the entries that apply to a resource."""
+        applying = [*self._literal.get(name, ()), *self._literal.get(_ANY, ())]
+        for length in self._prefix_lengths:
+            if length <= len(name):
+                applying += self._prefixed.get(name[:length], ())
+        return applying
 
 
 class Acls:
     """The lists of a cluster. Immutable: a change makes a new object.
+
+    A request may name thousands of topics, so the entries of a principal are found without looking through those of
+    others.
 
     Args:
         literal: the entries of resources by their names; `*` stands for all resources of the type.
@@ -57,25 +76,17 @@ class Acls:
         literal: Mapping[Resource, Iterable[Acl]] | None = None,
         prefixed: Mapping[Resource, Iterable[Acl]] | None = None,
     ) -> None:
-        self._literal = {resource: tuple(acls) for resource, acls in (literal or {}).items()}
-        self._prefixed = {resource: tuple(acls) for resource, acls in (prefixed or {}).items()}
-        self._prefix_lengths: dict[ResourceType, list[int]] = {}
-        for resource in self._prefixed:
-            lengths = self._prefix_lengths.setdefault(resource.type, [])
-            if len(resource.name) not in lengths:
-                lengths.append(len(resource.name))
+        self._all: dict[ResourceType, _Entries] = {}
+        self._of_principal: dict[str, dict[ResourceType, _Entries]] = {}
+        for is_prefix, lists in ((False, literal), (True, prefixed)):
+            for resource, acls in (lists or {}).items():
+                for acl in acls:
+                    for by_type in (self._all, self._of_principal.setdefault(acl.principal, {})):
+                        by_type.setdefault(resource.type, _Entries()).add(resource.name, acl, is_prefix=is_prefix)
 
     def __bool__(self) -> bool:
         """Whether there is any entry."""
-        return any(self._literal.values()) or any(self._prefixed.values())
-
-    def of(self, resource: Resource) -> list[Acl]:
-        """Returns the entries that apply to a resource."""
-        applying = [*self._literal.get(resource, ()), *self._literal.get(Resource(resource.type, _ANY), ())]
-        for length in self._prefix_lengths.get(resource.type, ()):
-            if length <= len(resource.name):
-                applying += self._prefixed.get(Resource(resource.type, resource.name[:length]), ())
-        return applying
+        return bool(self._all)
 
     def allow(self, principal: Principal, operation: Operation, resource: Resource, *, if_no_acl: bool = False) -> bool:
         """Returns whether a principal may carry out an operation on a resource.
@@ -83,10 +94,22 @@ class Acls:
         Args:
             if_no_acl: the decision if no entry applies to the resource, whomever it concerns.
         """
-        acls = self.of(resource)
-        if not acls:
-            return if_no_acl
-        if any(acl.is_denial and acl.concerns(principal, (operation,)) for acl in acls):
-            return False
-        sufficient = (operation, *_IMPLIED_BY.get(operation, ()))
-        return any(not acl.is_denial and acl.concerns(principal, sufficient) for acl in acls)
+        sufficient = _SUFFICIENT[operation]
+        applies = allowed = False
+        for name in (principal.name, _ANY_PRINCIPAL):
+            by_type = self._of_principal.get(name)
+            if by_type is None or (entries := by_type.get(resource.type)) is None:
+                continue
+            for acl in entries.of(resource.name):
+                applies = True
+                if acl.host != principal.peer and acl.host != _ANY:
+                    continue
+                if acl.is_denial:
+                    if acl.operation is operation or acl.operation is Operation.ALL:
+                        return False
+                elif acl.operation in sufficient:
+                    allowed = True
+        if allowed or applies or not if_no_acl:
+            return allowed
+        everyone = self._all.get(resource.type)
+        return everyone is None or not everyone.of(resource.name)

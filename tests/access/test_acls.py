@@ -78,11 +78,37 @@ def test_prefix_and_wildcard_apply() -> None:
     assert not acls.allow(BOB, Operation.READ, CLUSTER)
 
 
-def test_prefixes_of_all_lengths_apply() -> None:
-    prefixes = ("o", "or", "on", "orders", "orders-")
-    acls = Acls(prefixed={topic(prefix): [Acl(f"User:{prefix}", "*", Operation.READ)] for prefix in prefixes})
-    assert sorted(acl.principal for acl in acls.of(ORDERS)) == ["User:o", "User:or", "User:orders"]
-    assert acls.of(Resource(ResourceType.GROUP, "orders")) == []
+@pytest.mark.parametrize("user", ["alice", "*"])
+def test_prefixes_of_all_lengths_apply(user: str) -> None:
+    operations = {
+        "o": Operation.READ, "or": Operation.WRITE, "on": Operation.CREATE, "orders": Operation.DELETE,
+        "orders-": Operation.ALTER,
+    }  # fmt: skip
+    acls = Acls(prefixed={topic(each): [Acl(f"User:{user}", "*", operations[each])] for each in operations})
+    allowed = {operation for operation in operations.values() if acls.allow(ALICE, operation, ORDERS)}
+    assert allowed == {Operation.READ, Operation.WRITE, Operation.DELETE}
+    assert not acls.allow(ALICE, Operation.READ, Resource(ResourceType.GROUP, "orders"))
+
+
+class _Read(Acl):
+    """An entry that counts how often it is looked at."""
+
+    times = 0
+
+    @property
+    def principal(self) -> str:
+        _Read.times += 1
+        return self[0]
+
+
+def test_entries_of_other_principals_are_not_looked_through() -> None:
+    """A request may name thousands of topics, and a cluster may have thousands of entries for all of them."""
+    others = [_Read(f"User:user-{number}", "*", Operation.READ) for number in range(3)]
+    acls = Acls({topic("*"): others}, {topic("ord"): [Acl("User:alice", "*", Operation.READ), *others]})
+    indexed = _Read.times
+    assert acls.allow(ALICE, Operation.READ, ORDERS)
+    assert not acls.allow(BOB, Operation.READ, ORDERS)
+    assert _Read.times == indexed
 
 
 OPERATIONS = st.sampled_from(
