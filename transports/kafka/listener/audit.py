@@ -6,7 +6,7 @@ response to a relayed change is not read, so its outcome is unknown here; the br
 name.
 """
 
-from collections.abc import Iterator
+import itertools
 from typing import Any, Final
 
 from kactl.errors import ErrorCode
@@ -46,53 +46,60 @@ RELAYED: Final = "relayed to a broker, whose response is not read"
 # Names of a request that a record contains.
 _NAMED_MAX: Final = 5
 _SETTINGS: Final = ("configs", "ops")
+_ARRAYS: Final = (list, tuple)
 _NAMES: Final = ("name", "topic", "resource_name", "entity_name", "resource_name_filter", "topic_names")
 
 
 def target_of(request: Values) -> str:
     """Returns what a request is about, by the names in it."""
-    names = list(dict.fromkeys(_names(request)))
+    names: dict[str, None] = {}
+    _collect_names(request, names)
     more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(itertools.islice(names, _NAMED_MAX)) + (f" and {more} more" if more > 0 else "")
 
 
-def _names(value: Any, field: str = "") -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name not in _SETTINGS:
-                yield from _names(inner, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _names(inner, field)
-    elif isinstance(value, str) and field in _NAMES:
-        yield value
+# Responses and requests have up to some ten thousand rows, and nothing else happens while they are looked through: both
+# walks go through a message once, and through its arrays of numbers not at all.
+
+
+def _collect_names(values: Values, names: dict[str, None]) -> None:
+    for field, value in values.items():
+        if isinstance(value, str):
+            if field in _NAMES:
+                names[value] = None
+        elif isinstance(value, _ARRAYS) and value and field not in _SETTINGS:
+            if isinstance(value[0], dict):
+                for inner in value:
+                    _collect_names(inner, names)
+            elif field in _NAMES:
+                names.update(dict.fromkeys(value))
 
 
 def outcome_of(response: Values) -> tuple[Outcome, str]:
     """Returns the outcome of a change, and the names of its errors."""
-    errors = {ErrorCode(code) for code in _codes(response) if code}
+    codes: set[int] = set()
+    for value in response.values():
+        _collect_codes(value, codes)
+    is_partly_done = ErrorCode.NONE in codes
+    codes.add(response.get("error_code", ErrorCode.NONE))
+    errors = {ErrorCode(code) for code in codes if code}
     detail = ", ".join(sorted(error.name for error in errors))
     if not errors:
         return "done", ""
     if errors == {ErrorCode.REQUEST_TIMED_OUT}:
         return "unfinished", detail
-    if ErrorCode.REQUEST_TIMED_OUT in errors or any(_leaf_codes(response)):
+    if ErrorCode.REQUEST_TIMED_OUT in errors or is_partly_done:
         return "partly", detail
     return ("unknown" if ErrorCode.UNKNOWN_SERVER_ERROR in errors else "failed"), detail
 
 
-def _codes(value: Any) -> Iterator[int]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "error_code":
-                yield int(inner)
-            else:
-                yield from _codes(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _codes(inner)
-
-
-def _leaf_codes(response: Values) -> Iterator[bool]:
-    """Yields whether each part of a response has succeeded; the error of the whole is none of a part."""
-    return (not code for name, inner in response.items() if name != "error_code" for code in _codes(inner))
+def _collect_codes(rows: Any, codes: set[int]) -> None:
+    """Add the error codes of the rows of an array, and of the arrays in them."""
+    if not isinstance(rows, _ARRAYS) or not rows or not isinstance(rows[0], dict):
+        return
+    for row in rows:
+        for field, value in row.items():
+            if field == "error_code":
+                codes.add(value)
+            elif isinstance(value, _ARRAYS):
+                _collect_codes(value, codes)

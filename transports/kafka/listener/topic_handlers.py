@@ -8,8 +8,9 @@ wait for a validate-only request.
 Source: the results of the classic controller's ZkAdminManager and AutoTopicCreation.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import anyio
@@ -19,7 +20,7 @@ from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, To
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from .field_types import Values
+from .field_types import STEP, Values
 from .responses import Handler, error_of, result
 from .served_controller import ServedController
 from .waits import WAIT_MAX_MS, waiting
@@ -62,7 +63,7 @@ class TopicHandlers:
         deadline = _Deadline(request["timeout_ms"])
         results: dict[str, dict[str, Any]] = {}
         waits: dict[str, _Wait] = {}
-        for topic in request["topics"]:
+        async for topic in _in_steps(request["topics"]):
             name = topic["name"]
             if name in results:
                 continue
@@ -124,7 +125,7 @@ class TopicHandlers:
         topics = request["topics"] or [{"name": name, "topic_id": ZERO_ID} for name in request["topic_names"]]
         counts = Counter((topic["name"], topic["topic_id"]) for topic in topics)
         known = {ref.id: ref for ref in self._controller.topics()} if version >= 6 else {}
-        for topic in topics:
+        async for topic in _in_steps(topics):
             name, topic_id = topic["name"], topic["topic_id"]
             key = (name, topic_id)
             if key in results:
@@ -162,7 +163,7 @@ class TopicHandlers:
         counts = Counter(topic["name"] for topic in request["topics"])
         results: dict[str, dict[str, Any]] = {}
         waits: dict[str, _Wait] = {}
-        for topic in request["topics"]:
+        async for topic in _in_steps(request["topics"]):
             name, count, assignments = topic["name"], topic["count"], topic["assignments"]
             if name in results:
                 continue
@@ -181,6 +182,14 @@ class TopicHandlers:
                 waits[name] = self._wait_led(name, count)
         await deadline.wait(results, waits)
         return {"results": list(results.values())}
+
+
+async def _in_steps(entries: Iterable[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    """Yields the entries of a request. The loop runs other tasks between two steps: an invalid entry waits for nothing."""
+    for number, entry in enumerate(entries, 1):
+        yield entry
+        if number % STEP == 0:
+            await asyncio.sleep(0)
 
 
 class _UnknownId(NotFound):

@@ -5,7 +5,6 @@ are within their bound; a listener that blocks its event loop exceeds the bound 
 """
 
 import asyncio
-import struct
 import time
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.support.hostile_minutes import SECONDS
 
 from .attack.attacker import KINDS, malformed_topics
-from .attack.run import Seen, Server, attacking, brokers_see, serving
+from .attack.run import Seen, attacking, brokers_see, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -110,42 +109,6 @@ async def test_malformed_request_of_16_mb_is_cheap() -> None:
     assert after["cpu_s"] < 0.5
     assert after["work_s"] < HOLD_S
     assert after["rss_max"] - before["rss_max"] < 16 * 1024 * 1024
-
-
-async def test_largest_requests_do_not_block_the_loop() -> None:
-    """Requests: DeleteTopics with 16,000 names, and AlterPartition for 65,000 partitions from an identified broker."""
-    names = b"".join(b"\0\5t%04x" % number for number in range(16_000))
-    delete = struct.pack(">hhi", 20, 1, 1) + b"\0\0" + struct.pack(">i", 16_000) + names + bytes(4)
-    async with serving() as server:
-        propose = alter_partition(3, server.epochs[3], 65_000)
-        await server.meters()
-        await respond(server, "127.0.0.2", delete, size_min=0)
-        await respond(server, "127.0.0.9", propose, size_min=65_000 * 20)
-        after = await server.meters()
-
-    assert after["refused"] == {}
-    assert after["work_s"] < HOLD_S
-
-
-async def respond(server: Server, address: str, content: bytes, *, size_min: int) -> None:
-    """Send one request from `address`, and read a response of more than `size_min` bytes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
-    writer.write(struct.pack(">i", len(content)) + content)
-    (size,) = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), 300))
-    assert size > size_min
-    await reader.readexactly(size)
-    writer.transport.abort()
-
-
-def alter_partition(broker: int, epoch: int, partitions: int) -> bytes:
-    rows = b"".join(
-        struct.pack(">ii", partition, 1) + b"\4" + struct.pack(">iii", 1, 2, 3) + struct.pack(">bi", 0, 1) + b"\0"
-        for partition in range(partitions)
-    )
-    count = partitions + 1
-    compact = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
-    body = struct.pack(">iq", broker, epoch) + b"\2" + bytes(16) + compact + rows + b"\0\0"
-    return struct.pack(">hhi", 56, 2, 1) + b"\0\6broker" + b"\0" + body
 
 
 @pytest.mark.parametrize("late", [(), ("late",)], ids=["known at start", "found out by accepting"])

@@ -29,7 +29,7 @@ _AGAIN_S = 0.1
 
 
 class Session:
-    """A connection with TLS."""
+    """A connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -72,8 +72,8 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def connection(port: int, tls: ssl.SSLContext, address: str) -> AsyncIterator[Session]:
-    """Connect from an address.
+async def connection(port: int, tls: ssl.SSLContext | None, address: str) -> AsyncIterator[Session]:
+    """Connect from an address, in clear text if `tls` is None.
 
     Raises:
         OSError: the listener did not accept the connection.

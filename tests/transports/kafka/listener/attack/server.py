@@ -9,6 +9,7 @@ ends with its input.
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import json
 import os
 import resource
@@ -19,7 +20,9 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from kactl.access import AclAuthorizer, Acls, BrokerPrincipals
+import anyio
+
+from kactl.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.actors.system import Controller
 from kactl.cli.serving import collecting
 from kactl.kafka.own_controller import ListenerController
@@ -41,8 +44,10 @@ from kactl.transports.memory import MemoryHub
 # Two brokers share an address and, in some attacks, the attacker has the same address.
 BROKERS = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.9"}
 CONTROLLER = 900
-# Of the users of a server with logins; a super user and a broker.
-PASSWORDS = {"client": "client-secret", "broker-3": "broker-secret"}
+# Of the users of a server with logins: a super user, a broker, and a user with some rights on some topics.
+PASSWORDS = {"client": "client-secret", "broker-3": "broker-secret", "listed": "listed-secret"}
+# Topics of the last one begin so.
+LISTED_PREFIX = "t"
 _TICK_S = 0.002
 
 
@@ -207,9 +212,16 @@ def with_passwords(cert: str, key: str) -> ListenerSecurity:
     """Returns the security of a listener of protocol SASL_SSL with PLAIN."""
     own = Authentication("SASL_SSL", mechanisms=["PLAIN"], users=Users())
     authorizer = AclAuthorizer(
-        super_users=["User:client"], brokers=BrokerPrincipals(pattern="User:broker-{id}"), acls=Acls({})
+        super_users=["User:client"], brokers=BrokerPrincipals(pattern="User:broker-{id}"), acls=_lists()
     )
     return ListenerSecurity(own, encrypted(cert, key).tls, authorizer)
+
+
+def _lists() -> Acls:
+    """Returns lists with the rights of one user on some topics, and those of many others on all topics."""
+    everywhere = [Acl(f"User:user-{number}", "*", Operation.READ) for number in range(1000)]
+    own = [Acl("User:listed", "*", operation) for operation in (Operation.CREATE, Operation.DELETE, Operation.ALTER)]
+    return Acls({topic("*"): everywhere}, {topic(LISTED_PREFIX): own})
 
 
 def limit_files() -> None:
@@ -219,4 +231,5 @@ def limit_files() -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         limit_files()
-    asyncio.run(main())
+    # As `kactl`, which uses it where it exists.
+    anyio.run(main, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None})
