@@ -254,8 +254,8 @@ class Cluster:
 
     def assignment(self, name: TopicPartition) -> Assignment:
         """Returns the assignment of a partition; an empty assignment if the partition is unknown."""
-        view = self.view(name)
-        return Assignment() if view is None else view.assignment
+        row = self.table.row(name)
+        return Assignment() if row == NO_ROW else self.table.assignment(row)
 
     def put_topic_id(self, name: str, topic_id: bytes) -> None:
         """Set the id of a topic. Setting the same id again has no effect.

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Assignment, PartitionState, ReplicaState
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, PartitionState, ReplicaState
 
 from .records import Assignments
-from .rows import Ints, RowNumbers, some
+from .rows import Bools, Ints, RowNumbers, some
 
 # Growth factor of one step. It is small because a table that is loaded in bulk is allocated to its size.
 _GROWTH: Final = 1.25
@@ -45,6 +45,8 @@ PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "dir_offline": (np.bool_, False),
     "replica_state": (np.uint8, ReplicaState.ABSENT),
 }
+# Columns whose values a broker keeps in another assignment.
+_KEPT: Final = ("in_sync", "dir_offline", "replica_state")
 _EMPTY: Final = {name: empty for columns in (PER_ROW, PER_HOLD, PER_SLOT) for name, (_, empty) in columns.items()}
 
 
@@ -153,38 +155,38 @@ class Columns:
         for name in ("replicas", "adding", "removing"):
             self._columns[name][:depth, new] = getattr(loaded, name)[:, fresh]
         self._columns["assigned"][:depth, new] = loaded.replicas[:, fresh] != NO_BROKER
-        for position in np.flatnonzero(known).tolist():
-            self._reassign(int(rows[position]), loaded.one(position))
+        if known.any():
+            self._reassign(rows[known], loaded, known)
 
-    def _reassign(self, row: int, assignment: Assignment) -> None:
-        """Refill the slots of one row: the assigned brokers, then other brokers that are in sync or have a state."""
-        columns = self._columns
-        before = {
-            int(broker): (
-                bool(columns["in_sync"][slot, row]),
-                bool(columns["dir_offline"][slot, row]),
-                int(columns["replica_state"][slot, row]),
-            )
-            for slot, broker in enumerate(columns["replicas"][:, row])
-            if broker != NO_BROKER
+    def _reassign(self, rows: RowNumbers, loaded: Assignments, which: Bools) -> None:
+        """Refill the slots of k rows: the assigned brokers, then other brokers that are in sync or have a state."""
+        # D slots of the assignments, then W slots of the rows as they are: each broker is taken once.
+        new, old = loaded.replicas[:, which], self._columns["replicas"][:, rows]
+        depth = len(new)
+        same = (new[:, np.newaxis] == old) & (old != NO_BROKER)  # bool[D, W, k]
+        assigned = new != NO_BROKER
+        for slot in range(1, depth):
+            assigned[slot] &= (new[:slot] != new[slot]).all(axis=0)
+        in_sync, dir_offline, states = (self._columns[name][:, rows] for name in _KEPT)
+        left = (old != NO_BROKER) & ~same.any(axis=0) & (in_sync | (states != ReplicaState.ABSENT))
+        none = np.zeros(old.shape, np.bool_)
+        sources = {
+            "replicas": (new, old),
+            "assigned": (assigned, none),
+            "in_sync": ((same & in_sync).any(axis=1), in_sync),
+            "adding": (loaded.adding[:, which], none),
+            "removing": (loaded.removing[:, which], none),
+            "dir_offline": ((same & dir_offline).any(axis=1), dir_offline),
+            # A broker has one slot; ABSENT is the largest number.
+            "replica_state": (np.where(same, states, np.uint8(ReplicaState.ABSENT)).min(axis=1), states),
         }
-        unassigned = [
-            broker
-            for broker, (in_sync, _, state) in before.items()
-            if broker not in assignment.replicas and (in_sync or state != ReplicaState.ABSENT)
-        ]
-        brokers = [*dict.fromkeys(assignment.replicas), *unassigned]
-        if len(brokers) > self.width:
-            self._widen(len(brokers))
-            columns = self._columns
+        taken = np.concatenate([assigned, left])
+        needed = int(taken.sum(axis=0).max())
+        if needed > self.width:
+            self._widen(needed)
+        order = np.argsort(~taken, axis=0, kind="stable")[: self.width]
+        filled = np.take_along_axis(taken, order, axis=0)
         for name, (_, empty) in PER_SLOT.items():
-            columns[name][:, row] = empty
-        for slot, broker in enumerate(brokers):
-            in_sync, dir_offline, state = before.get(broker, (False, False, int(ReplicaState.ABSENT)))
-            columns["replicas"][slot, row] = broker
-            columns["assigned"][slot, row] = broker in assignment.replicas
-            columns["adding"][slot, row] = broker in assignment.adding
-            columns["removing"][slot, row] = broker in assignment.removing
-            columns["in_sync"][slot, row] = in_sync
-            columns["dir_offline"][slot, row] = dir_offline
-            columns["replica_state"][slot, row] = state
+            column = np.take_along_axis(np.concatenate(sources[name]), order, axis=0)
+            self._columns[name][:, rows] = empty
+            self._columns[name][: len(order), rows] = np.where(filled, column, empty)

@@ -6,6 +6,7 @@ free and are reused. A free row has no topic, no replicas, no leadership, and th
 """
 
 import copy
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -345,6 +346,17 @@ class Table(Columns):
                 # Writing slot by slot is twice as fast as writing all slots at once.
                 for slot, line in enumerate(column):
                     self._columns[name][slot][rows] = line
+
+    def assignment(self, row: int) -> Assignment:
+        """Returns the assignment of one partition."""
+        columns = self._columns
+        replicas = columns["replicas"][:, row].tolist()
+        return Assignment(
+            *(
+                tuple(itertools.compress(replicas, columns[name][:, row].tolist()))
+                for name in ("assigned", "adding", "removing")
+            )
+        )
 
     def view(self, row: int) -> PartitionView:
         """Returns one partition as an object."""
