@@ -15,16 +15,21 @@ from typing import Final
 
 from kactl.clock import Clock
 
-# Interval of the checks.
-INTERVAL_MS: Final = 100
-# Number of new objects that justifies a collection; a young collection of so many takes less than a millisecond.
+# Interval of the checks. A hostile crowd makes some ten thousand objects in 100 ms.
+INTERVAL_MS: Final = 25
+# Number of new objects that justifies a collection; a young collection of so many takes a few milliseconds at most.
 YOUNG_WORTH: Final = 5_000
-# New objects for which not even events are waited for: some hundred megabytes, should all of them be garbage.
-YOUNG_MAX: Final = 1_000_000
+# New objects for which not even events are waited for. The takeover of 100,000 partitions makes fewer. A collection of
+# so many takes up to 20 ms, and up to 50 ms if all of them are garbage.
+YOUNG_MAX: Final = 20_000
+# Objects that have survived young collections, for which the next older collection is due.
+AGED_MAX: Final = 20_000
 # Younger collections before the next older one; Python's own number.
 OLDER_AFTER: Final = 10
-# A full collection waits until there were no events for this time.
+# A full collection waits until there were no events for this time, and no longer than for so many younger ones: in a
+# cluster without a quiet second, garbage that has survived these would stay forever.
 CALM_MS: Final = 1_000
+FULL_AFTER: Final = 100
 
 
 class Collector:
@@ -41,6 +46,7 @@ class Collector:
         self._epoch = epoch
         self._settled = epoch()
         self._calm_since_ms: float | None = None
+        self._aged = 0  # objects that have survived young collections, since the last older one
 
     async def run(self) -> None:
         """Collect in place of Python's own schedule, until cancelled; then Python's schedule is restored."""
@@ -61,7 +67,7 @@ class Collector:
         if self._busy():
             self._calm_since_ms = None
             if young >= YOUNG_MAX:
-                gc.collect(0)
+                self._collect_young()
             return
         now_ms = self._clock.monotonic_ms()
         if self._calm_since_ms is None:
@@ -72,11 +78,21 @@ class Collector:
             self._settled = epoch
             # Garbage of the previous controllership may be among the frozen objects.
             gc.unfreeze()
-            gc.collect()
+            self._collect_older(2)
             gc.freeze()
-        elif calm and older >= OLDER_AFTER:
-            gc.collect()
+        elif older >= (OLDER_AFTER if calm else FULL_AFTER):
+            self._collect_older(2)
         elif younger >= OLDER_AFTER:
-            gc.collect(1)
+            self._collect_older(1)
         elif young >= YOUNG_WORTH:
-            gc.collect(0)
+            self._collect_young()
+
+    def _collect_young(self) -> None:
+        if self._aged >= AGED_MAX:
+            self._collect_older(1)
+        else:
+            self._aged += len(gc.get_objects(generation=0)) - gc.collect(0)
+
+    def _collect_older(self, generation: int) -> None:
+        gc.collect(generation)
+        self._aged = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from kactl.telemetry.gc import CALM_MS, INTERVAL_MS, OLDER_AFTER, YOUNG_WORTH, Collector
+from kactl.telemetry.gc import AGED_MAX, CALM_MS, FULL_AFTER, INTERVAL_MS, OLDER_AFTER, YOUNG_WORTH, Collector
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -104,6 +104,47 @@ def test_few_objects_are_not_collected(harness: CollectorHarness) -> None:
     harness.collector.rest()
 
     assert garbage() is not None
+
+
+def test_many_survivors_are_followed_by_an_older_collection(harness: CollectorHarness) -> None:
+    """However many survive, an older collection has not many more to look through."""
+    living = Knot()
+    garbage = weakref.ref(living)
+    gc.collect(0)  # move it into the middle generation
+    del living
+    survivors = []
+    for _ in range(AGED_MAX // YOUNG_WORTH):
+        survivors.append(many_objects())
+        harness.collector.rest()
+    assert garbage() is not None
+
+    survivors.append(many_objects())
+    harness.collector.rest()
+    assert garbage() is None
+
+    living = Knot()
+    garbage = weakref.ref(living)
+    gc.collect(0)
+    del living
+    survivors.append(many_objects())
+    harness.collector.rest()
+
+    assert garbage() is not None
+
+
+def test_old_garbage_is_collected_without_an_idle_time_in_the_end(harness: CollectorHarness) -> None:
+    living = Knot()
+    garbage = weakref.ref(living)
+    for _ in range(FULL_AFTER - 1):
+        gc.collect(1)
+    del living
+    harness.collector.rest()
+    assert garbage() is not None
+
+    gc.collect(1)
+    harness.collector.rest()
+
+    assert garbage() is None
 
 
 async def test_old_garbage_is_collected_after_an_idle_time(harness: CollectorHarness) -> None:
