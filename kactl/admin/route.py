@@ -6,6 +6,7 @@ Parameters and bodies are described by structs. They are parsed and validated he
 import asyncio
 import dataclasses
 import enum
+import functools
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -193,7 +194,7 @@ async def read(route: Route, http: web.Request) -> ApiRequest[Any, Any, Any]:
 
 def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Question:
     """Parse the parameters of a path or query; list values are repeated or separated by commas."""
-    known = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
+    known = _fields(wanted)
     values: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
@@ -211,6 +212,12 @@ def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Quest
         except msgspec.ValidationError as error:
             raise problem.of_parameter(name, _reason(value, known[name], error)) from None
     return wanted(**read)
+
+
+@functools.cache
+def _fields(wanted: type[Question]) -> dict[str, Any]:
+    """Returns the types of the fields of a path, query or precondition, by name; not to be changed."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
 
 
 def _reason(value: Any, wanted: Any, error: Exception) -> str:
