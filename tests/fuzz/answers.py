@@ -458,6 +458,7 @@ def _of_files() -> list[Target]:
             _unwrapped,
             (),
             [msgspec.json.encode({"log": described.decode(), "stream": "stdout"}) + b"\n", *BAD_JSON],
+            rarity=SLOW,
         ),
         Target("manifests", _manifest, (tables.NotIngested,), [msgspec.json.encode(_MANIFEST), *BAD_JSON], rarity=SLOW),
         Target(

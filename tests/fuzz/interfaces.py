@@ -55,6 +55,18 @@ _LOCAL: Final = origin.Authority("127.0.0.1", 8080)
 _NESTED: Final = 2**20
 # A parser of logs has a table of all formats.
 _PARSED: Final = 2 * MEMORY_FIXED
+# The layouts of Kafka's lines, with the placeholders of a line.
+LAYOUTS_OF_LINES: Final = {
+    "thread": "[2024-05-01 10:00:00,123] [{level}] [main] [{logger}] - {message}",
+    "class-first": "[2024-05-01 10:00:00,123] ({logger}) {level} {message}",
+    "bare": "2024-05-01 10:00:00,123 {level} {message} ({logger}) [main]",
+    "level-first": "{level} [2024-05-01 10:00:00,123] {message} ({logger})",
+    "dashed": "2024-05-01 10:00:00 {level} [main] {logger} - {message}",
+    "piped": "2024-05-01 10:00:00,123 | {level} | [main] | {message} | {logger} (Logging.scala:66)",
+    "colon": "2024-05-01 10:00:00,123 {level} kafka.{logger}: {message}",
+    "container/standard": "kafka-1  | [2024-05-01 10:00:00,123] {level} {message} ({logger})",
+    "grep/standard": "server.log:12:[2024-05-01 10:00:00,123] {level} {message} ({logger})",
+}
 # Of a file, this many bytes are read at once to recognise its format.
 _PROBED: Final = 512 * 1024
 _HOUR_MS: Final = 3_600_000
@@ -163,9 +175,19 @@ def _frames(data: bytes) -> list[Any]:
     return found[0]
 
 
-def _log(data: bytes, *, layout: str, kind: Kind, start: int = 0, end: int | None = None) -> list[Any]:
+def rows_of_log(data: bytes, *, layout: str, kind: Kind, start: int = 0, end: int | None = None) -> list[int]:
+    """Returns the rows of each batch."""
     parser = Parser(file_id=1, kind=kind, broker=None, time_zone=zone.zone_of("UTC"))
     return [parser.parse(batch).num_rows for batch in records(io.BytesIO(data), LAYOUTS[layout], start=start, end=end)]
+
+
+def lines_with_layout(form: str) -> list[bytes]:
+    """Returns pairs of lines of Kafka's loggers in another layout."""
+    lines = [
+        form.format(level=golden.level, message=golden.message, logger=golden.logger).encode() + b"\n"
+        for golden in (*GOLDEN, *KRAFT)
+    ]
+    return [b"".join(lines[begin : begin + 2]) for begin in range(0, len(lines), 2)]
 
 
 def _json_log(data: bytes, *, layout: str, start: int = 0, end: int | None = None) -> list[Any]:
@@ -305,7 +327,7 @@ def targets() -> list[Target]:
         Target("events", functools.partial(msgspec.json.decode, type=AnyEvent), json_errors, [event]),
         Target(
             "state-change logs",
-            functools.partial(_log, layout="standard", kind=Kind.STATE_CHANGE),
+            functools.partial(rows_of_log, layout="standard", kind=Kind.STATE_CHANGE),
             (),
             many,
             rarity=VERY_SLOW,
@@ -313,7 +335,7 @@ def targets() -> list[Target]:
         ),
         Target(
             "parts of logs",
-            functools.partial(_log, layout="standard", kind=Kind.STATE_CHANGE, start=90, end=400),
+            functools.partial(rows_of_log, layout="standard", kind=Kind.STATE_CHANGE, start=90, end=400),
             (),
             many,
             rarity=VERY_SLOW,
@@ -321,11 +343,22 @@ def targets() -> list[Target]:
         ),
         Target(
             "server logs",
-            functools.partial(_log, layout="standard", kind=Kind.SERVER),
+            functools.partial(rows_of_log, layout="standard", kind=Kind.SERVER),
             (),
             many,
             rarity=VERY_SLOW,
             memory_fixed=_PARSED,
+        ),
+        *(
+            Target(
+                f"server logs, {layout}",
+                functools.partial(rows_of_log, layout=layout, kind=Kind.SERVER),
+                (),
+                lines_with_layout(form),
+                rarity=VERY_SLOW,
+                memory_fixed=_PARSED,
+            )
+            for layout, form in LAYOUTS_OF_LINES.items()
         ),
         Target("kactl logs", functools.partial(_json_log, layout="kactl"), (), [kactl_line * 2, *KACTL], rarity=SLOW),
         Target("metadata dumps", functools.partial(_json_log, layout="dump"), (), dumps, rarity=SLOW),

@@ -2,8 +2,11 @@
 
 import pytest
 
+from kactl.forensics.event_types import Kind
+
 from . import campaign, corpus
 from .decoders import targets
+from .interfaces import LAYOUTS_OF_LINES, lines_with_layout, rows_of_log
 from .target import Target, check
 
 WITH_PASSWORD = {
@@ -29,6 +32,13 @@ def test_seeds_are_valid(target: Target) -> None:
     accepted = [check(target, seed) for seed in target.seeds]
 
     assert any(accepted)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_OF_LINES)
+def test_seeds_have_the_layout_that_is_fuzzed(layout: str) -> None:
+    """A log is read without errors, whatever is in it."""
+    for lines in lines_with_layout(LAYOUTS_OF_LINES[layout]):
+        assert sum(rows_of_log(lines, layout=layout, kind=Kind.SERVER)) == lines.count(b"\n")
 
 
 def test_recorded_inputs_are_small_and_known() -> None:
