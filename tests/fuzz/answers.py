@@ -493,8 +493,13 @@ def _parameters(kind: Any, data: bytes) -> Any:
     entries = data.decode("utf-8", "replace").split("\0") if data else []  # as the router does
     given = [(name, value) for name, _, value in (each.partition("=") for each in entries)]
     # The router finds all parameters of a path.
-    required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
+    required = _required(kind)
     return route._parameters(kind, given + [(name, "1") for name in required - {name for name, _ in given}])
+
+
+@functools.cache
+def _required(kind: Any) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
 
 
 def _frames(data: bytes) -> list[bytes]:
