@@ -6,6 +6,7 @@ of its name, or to all resources of its type. Some operations imply others: read
 Source: Kafka's AclAuthorizer (authorizeAction, matchingAcls), AclEntry.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -42,12 +43,12 @@ class _Entries:
     """Entries about resources of one type: those of one principal, or all."""
 
     def __init__(self) -> None:
-        self._literal: dict[str, list[Acl]] = {}
-        self._prefixed: dict[str, list[Acl]] = {}
+        self._literal = defaultdict[str, list[Acl]](list)
+        self._prefixed = defaultdict[str, list[Acl]](list)
         self._prefix_lengths: list[int] = []
 
     def add(self, name: str, acl: Acl, *, is_prefix: bool) -> None:
-        (self._prefixed if is_prefix else self._literal).setdefault(name, []).append(acl)
+        (self._prefixed if is_prefix else self._literal)[name].append(acl)
         if is_prefix and len(name) not in self._prefix_lengths:
             self._prefix_lengths.append(len(name))
 
@@ -58,6 +59,10 @@ class _Entries:
             if length <= len(name):
                 applying += self._prefixed.get(name[:length], ())
         return applying
+
+
+def _of_types() -> defaultdict[ResourceType, _Entries]:
+    return defaultdict(_Entries)
 
 
 class Acls:
@@ -76,13 +81,13 @@ class Acls:
         literal: Mapping[Resource, Iterable[Acl]] | None = None,
         prefixed: Mapping[Resource, Iterable[Acl]] | None = None,
     ) -> None:
-        self._all: dict[ResourceType, _Entries] = {}
-        self._of_principal: dict[str, dict[ResourceType, _Entries]] = {}
+        self._all = _of_types()
+        self._of_principal = defaultdict[str, defaultdict[ResourceType, _Entries]](_of_types)
         for is_prefix, lists in ((False, literal), (True, prefixed)):
             for resource, acls in (lists or {}).items():
                 for acl in acls:
-                    for by_type in (self._all, self._of_principal.setdefault(acl.principal, {})):
-                        by_type.setdefault(resource.type, _Entries()).add(resource.name, acl, is_prefix=is_prefix)
+                    self._all[resource.type].add(resource.name, acl, is_prefix=is_prefix)
+                    self._of_principal[acl.principal][resource.type].add(resource.name, acl, is_prefix=is_prefix)
 
     def __bool__(self) -> bool:
         """Whether there is any entry."""
