@@ -17,6 +17,7 @@ from kactl.admin.schema import (
     NoData,
 )
 from kactl.admin.service import Service
+from kactl.admin.views import converted
 from kactl.errors import ActionTimedOut, BadRequest, NotFound
 from kactl.messages import log
 from kactl.messages.admin import ElectionKind
@@ -25,8 +26,6 @@ from kactl.model import TopicPartition
 
 # An election waits in the queue of events, and for a store that fails temporarily.
 ELECTION_TIMEOUT_S: Final = 120
-# Number of results converted before yielding to other tasks.
-_RESULTS_AT_ONCE: Final = 2000
 
 
 def is_unclean(request: ApiRequest[NoData, NoData, ElectionRequest]) -> bool:
@@ -52,11 +51,7 @@ async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRe
             raise ActionTimedOut(f"the {body.type} election", ELECTION_TIMEOUT_S * 1000) from None
         audit.of_results([result.message for result in results if result.outcome == "failed"], total=len(results))
     as_of = service.as_of()
-    converted: list[ElectionResult] = []
-    for begin in range(0, len(results), _RESULTS_AT_ONCE):
-        converted += map(_result, results[begin : begin + _RESULTS_AT_ONCE])
-        await asyncio.sleep(0)
-    return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=tuple(converted), as_of=as_of)
+    return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=await converted(_result, results), as_of=as_of)
 
 
 async def recent(service: Service, request: ApiRequest[NoData, ElectionQuery, NoData]) -> ElectionList:

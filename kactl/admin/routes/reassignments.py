@@ -25,6 +25,7 @@ from kactl.admin.schema import (
     ReassignmentResult,
 )
 from kactl.admin.service import Service
+from kactl.admin.views import converted
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.machines.reassignment import Progress, progress
 from kactl.machines.reassignment_plan import Replicas, plan
@@ -160,7 +161,8 @@ async def _ask(service: Service, action: str, request: ReassignmentRequested, *,
         audit.of_results(
             [result.message for result in results if result.error is not ErrorCode.NONE], total=len(results)
         )
-    return ReassignmentAnswer(dry_run=request.dry_run, results=tuple(map(_result, results)), as_of=service.as_of())
+    as_of = service.as_of()
+    return ReassignmentAnswer(dry_run=request.dry_run, results=await converted(_result, results), as_of=as_of)
 
 
 def _result(result: Result) -> ReassignmentResult:
