@@ -3,9 +3,7 @@
 Source: the classic controller's processApiPartitionReassignment, maybeRemoveFromZkReassignment.
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping, Sized
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
 
 from kactl.errors import ErrorCode
 from kactl.messages.admin import ReassignmentResult
@@ -19,14 +17,6 @@ from .base import ControllerContext, Handlers
 log = logger(__name__)
 
 Target = tuple[int, ...]
-# A look at each of so many partitions takes up to ten milliseconds.
-_AT_ONCE: Final = 2000
-
-
-async def pause_between(names: Sized) -> None:
-    """Let other tasks run between two passes over many partitions. No event is handled meanwhile."""
-    if len(names) > _AT_ONCE:
-        await asyncio.sleep(0)
 
 
 def check_target(name: TopicPartition, target: Target) -> ReassignmentResult | None:

@@ -34,7 +34,7 @@ from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .reassignment_failures import Failure, Failures, failure_of, mark_failed, refused_rows, unless_over
 from .reassignment_leaders import TargetLeaders
-from .reassignment_requests import WaitingRequest, pause_between
+from .reassignment_requests import WaitingRequest
 
 log = logger(__name__)
 
@@ -79,11 +79,9 @@ class ReassignmentSteps(Handlers):
         unsure = await self.entries.put_back({name.topic for name in wanted})
         failures: Failures = {name: failure_of(unsure[name.topic]) for name in wanted if name.topic in unsure}
         failures |= await self.leaders.would_stop({name: wanted[name] for name in wanted if name not in failures})
-        await pause_between(wanted)
         with self.resumed_after_errors(wanted):
             for topic, group in _by_topic(name for name in wanted if name not in failures).items():
                 changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
-                await pause_between(group)
                 if changed:
                     failures |= await self._announce(topic, changed)
             return failures | await self.advance([name for name in wanted if name not in failures])

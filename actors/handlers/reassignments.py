@@ -27,14 +27,7 @@ from kactl.state.table import NO_ROW
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 from .reassignment_failures import Failures
-from .reassignment_requests import (
-    Target,
-    WaitingRequest,
-    check_partition,
-    check_request,
-    check_target,
-    pause_between,
-)
+from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
 from .reassignment_steps import ReassignmentSteps
 
 log = logger(__name__)
@@ -68,13 +61,11 @@ class Reassignments(Handlers):
                 planned[name] = checked
             else:
                 results[name] = checked
-        await pause_between(event.targets)
         if planned and not event.dry_run:
             # This request replaces the one in the store.
             await self._waiting.drop(planned.keys())
         results |= self._unknown(planned)
         planned = {name: assignment for name, assignment in planned.items() if name not in results}
-        await pause_between(planned)
         failures = self._steps.leaders.refusals(planned) if event.dry_run else await self._steps.begin(planned)
         for name, assignment in planned.items():
             results[name] = _result(name, assignment, failures)
