@@ -114,7 +114,7 @@ class Acls:
                         return False
                 elif acl.operation in sufficient:
                     allowed = True
-        if allowed or applies or not if_no_acl:
+        if applies or not if_no_acl:
             return allowed
         everyone = self._all.get(resource.type)
         return everyone is None or not everyone.of(resource.name)

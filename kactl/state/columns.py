@@ -188,5 +188,4 @@ class Columns:
         filled = np.take_along_axis(taken, order, axis=0)
         for name, (_, empty) in PER_SLOT.items():
             column = np.take_along_axis(np.concatenate(sources[name]), order, axis=0)
-            self._columns[name][:, rows] = empty
-            self._columns[name][: len(order), rows] = np.where(filled, column, empty)
+            self._columns[name][:, rows] = np.where(filled, column, empty)

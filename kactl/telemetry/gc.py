@@ -88,6 +88,7 @@ class Collector:
             self._collect_young()
 
     def _collect_young(self) -> None:
+        """Collect new objects, and with them the survivors of earlier collections if these are many."""
         if self._aged >= AGED_MAX:
             self._collect_older(1)
         else:

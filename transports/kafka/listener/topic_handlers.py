@@ -185,7 +185,7 @@ class TopicHandlers:
 
 
 async def _in_steps(entries: Iterable[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-    """Yields the entries of a request. The loop runs other tasks between two steps: they may wait for nothing."""
+    """Yields the entries of a request. Other tasks run between two steps: an invalid entry awaits nothing itself."""
     for number, entry in enumerate(entries, 1):
         yield entry
         if number % STEP == 0:
