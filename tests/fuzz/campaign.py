@@ -6,10 +6,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from . import runner
 from .decoders import targets
+from .journal import Journal, Part, Run, digest
 from .runner import Figures
 from .target import Target, Violation
 
@@ -20,25 +22,38 @@ _KIB: Final = 1024
 _known: dict[str, Target] = {}
 
 
-def fuzz(chosen: Sequence[Target], inputs: int, seed: int, jobs: int = 1) -> dict[str, Figures]:
+def fuzz(
+    chosen: Sequence[Target], inputs: int, seed: int, jobs: int = 1, journal: Path | None = None
+) -> dict[str, Figures]:
     """Returns the costs of the inputs, by target. The number of processes does not change the inputs.
+
+    Args:
+        journal: a file of the parts that are finished, which are not run again.
 
     Raises:
         Violation: an oracle is violated. Any other exception is one that a decoder does not document.
+        JournalError: the file is of another run, or no journal.
     """
-    tasks = [(name, count, f"{seed}/{name}/{number}") for name, number, count in runner.chunks(chosen, inputs)]
+    kept = None if journal is None else Journal(journal, Run(inputs=inputs, seed=seed, decoders=digest(chosen)))
     found: dict[str, Figures] = defaultdict(Figures)
+    for part in kept.parts.values() if kept else ():
+        found[part.target].add(part.figures)
+    tasks = [(name, count, f"{seed}/{name}/{number}") for name, number, count in runner.chunks(chosen, inputs)]
+    if kept is not None:
+        tasks = [task for task in tasks if task[2] not in kept.parts]
     done, shown_s = 0, time.monotonic()
-    for name, figures in _run(tasks, jobs):
-        found[name].add(figures)
-        done += figures.inputs
+    for part in _run(tasks, jobs):
+        found[part.target].add(part.figures)
+        if kept is not None:
+            kept.add(part)
+        done += part.figures.inputs
         if time.monotonic() - shown_s > _PROGRESS_S:
             shown_s = time.monotonic()
             print(f"{done:,} inputs", file=sys.stderr, flush=True)
     return found
 
 
-def _run(tasks: Sequence[tuple[str, int, str]], jobs: int) -> Iterator[tuple[str, Figures]]:
+def _run(tasks: Sequence[tuple[str, int, str]], jobs: int) -> Iterator[Part]:
     if jobs == 1:
         yield from map(_run_task, tasks)
         return
@@ -59,10 +74,10 @@ def set_up_process() -> dict[str, Target]:
     return set_up()
 
 
-def _run_task(task: tuple[str, int, str]) -> tuple[str, Figures]:
+def _run_task(task: tuple[str, int, str]) -> Part:
     name, count, seed = task
     try:
-        return name, runner.fuzz(_known[name], count, seed)
+        return Part(seed, name, runner.fuzz(_known[name], count, seed))
     except Exception as error:
         # Not every exception of a library can be sent to another process.
         found = Violation(f"{type(error).__name__}: {error}")
@@ -71,7 +86,7 @@ def _run_task(task: tuple[str, int, str]) -> tuple[str, Figures]:
         raise found from error
 
 
-def report(figures: dict[str, Figures], elapsed_s: float) -> None:
+def report(figures: dict[str, Figures]) -> None:
     """Print the table of the targets, their sum, and the processor time of a run for a release."""
     whole = Figures()
     print("| target | inputs | accepted | processor time | longest | memory |")
@@ -80,7 +95,7 @@ def report(figures: dict[str, Figures], elapsed_s: float) -> None:
         whole.add(row)
         _print_row(name, row)
     _print_row("all", whole)
-    print(f"{whole.inputs / elapsed_s:,.0f} inputs a second, {whole.inputs / whole.seconds:,.0f} of processor time")
+    print(f"{whole.inputs / whole.seconds:,.0f} inputs a second of processor time")
     print(
         f"{_RELEASE:,} inputs would take {_RELEASE * whole.seconds / whole.inputs / 3600:.1f} hours of processor time"
     )
