@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kactl.transports.kafka.listener.apis import APIS
 from tests.support.hostile_minutes import SECONDS
+from tests.support.machine_pauses import Span, Watch, unpaused_s, watching
 
 from .attacker import KINDS
 from .server import BROKERS
@@ -35,16 +36,21 @@ class Server:
         epochs: epochs of its brokers.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, epochs: dict[int, int]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, watch: Watch, port: int, epochs: dict[int, int]) -> None:
         self.process = process
+        self._watch = watch
         self.port = port
         self.epochs = epochs
 
     async def meters(self) -> dict[str, Any]:
-        """Return the meter readings since the previous call."""
+        """Return the meter readings since the previous call. Pauses of the machine are no work."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
-        return await _line(self.process)
+        readings = await _line(self.process)
+        pauses = self._watch.pauses()
+        long_s = [unpaused_s(work_s, Span(begin_s, end_s), pauses) for begin_s, end_s, work_s in readings["long_steps"]]
+        readings["work_s"] = max([readings["work_s"], *long_s])
+        return readings
 
 
 async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
@@ -61,8 +67,10 @@ async def serving(*arguments: str) -> AsyncIterator[Server]:
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        begun = await _line(process)
-        yield Server(process, begun["port"], {int(broker): epoch for broker, epoch in begun["epochs"].items()})
+        with watching() as watch:
+            begun = await _line(process)
+            epochs = {int(broker): epoch for broker, epoch in begun["epochs"].items()}
+            yield Server(process, watch, begun["port"], epochs)
     finally:
         process.kill()
         await process.wait()

@@ -49,6 +49,7 @@ PASSWORDS = {"client": "client-secret", "broker-3": "broker-secret", "listed": "
 # Topics of the last one begin so.
 LISTED_PREFIX = "t"
 _TICK_S = 0.002
+_LONG_S = 0.02
 
 
 class Meters:
@@ -58,6 +59,7 @@ class Meters:
         self._listener = listener
         self._hold_s = 0.0
         self._work_s = 0.0
+        self._long_steps: list[tuple[float, float, float]] = []
         self._cpu_s = time.process_time()
         self._collect_s = 0.0
         self._collecting_s = 0.0
@@ -72,12 +74,15 @@ class Meters:
             self._collect_s = max(self._collect_s, time.thread_time() - self._collecting_s)
 
     async def tick(self) -> None:
-        last, last_cpu = time.perf_counter(), time.thread_time()
+        last, last_cpu = time.monotonic(), time.thread_time()
         while True:
             await asyncio.sleep(_TICK_S)
-            now, now_cpu = time.perf_counter(), time.thread_time()
+            now, now_cpu = time.monotonic(), time.thread_time()
             self._hold_s = max(self._hold_s, now - last - _TICK_S)
-            self._work_s = max(self._work_s, now_cpu - last_cpu)
+            if now_cpu - last_cpu < _LONG_S:
+                self._work_s = max(self._work_s, now_cpu - last_cpu)
+            else:
+                self._long_steps.append((last, now, now_cpu - last_cpu))
             last, last_cpu = now, now_cpu
             self._connections = max(self._connections, self._listener.counters.connections)
 
@@ -85,8 +90,10 @@ class Meters:
         counters, cpu_s = self._listener.counters, time.process_time()
         readings = {
             "hold_s": self._hold_s,
-            # Processor time of the loop between two ticks: its blocking time without other processes.
+            # Processor time of the loop between two ticks: its blocking time without other processes. Long steps have
+            # their begin and end, too, by which pauses of the machine are subtracted.
             "work_s": self._work_s,
+            "long_steps": self._long_steps,
             "collect_s": self._collect_s,
             "cpu_s": cpu_s - self._cpu_s,
             "rss": _rss(),
@@ -103,6 +110,7 @@ class Meters:
             "requests": dict(counters.requests),
         }
         self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, cpu_s
+        self._long_steps = []
         return readings
 
 
