@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.runtime.encryption import PIECE, Encryption
+from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import HANDSHAKE_S
 
@@ -54,6 +55,7 @@ class Acceptor:
         self._make = make
         self._tls = tls
         self._buffer = memoryview(bytearray(PIECE))
+        self._handshakes = Handshakes()
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[Any]] = set()
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -120,7 +122,11 @@ class Acceptor:
         connection.opening = task
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
-        encryption = None if self._tls is None else Encryption(self._tls(), connection, self._buffer)
+        encryption = (
+            None
+            if self._tls is None
+            else Encryption(self._tls(), connection, self._buffer, handshakes=self._handshakes)
+        )
         try:
             await self._loop.connect_accepted_socket(lambda: encryption or connection, accepted)
             if encryption is not None:

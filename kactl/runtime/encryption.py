@@ -14,6 +14,8 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from .handshakes import Handshakes
+
 # What is received at a time: a record is not longer, except for its header.
 PIECE: Final = 16 * 1024
 # What is encrypted at a time: OpenSSL's buffer keeps the size that it once had.
@@ -27,6 +29,7 @@ class Encryption(asyncio.BufferedProtocol):
         protocol: receives the plain text.
         buffer: at least `PIECE` bytes, which all connections of an event loop may share, because received bytes are
             copied out of it at once. A buffered protocol may use the same one.
+        handshakes: of all connections that strangers open. None carries out each step at once.
         server_hostname: of the client's side, which verifies it; None for the server's side.
 
     Attributes:
@@ -39,6 +42,7 @@ class Encryption(asyncio.BufferedProtocol):
         protocol: asyncio.BufferedProtocol | asyncio.Protocol,
         buffer: memoryview,
         *,
+        handshakes: Handshakes | None = None,
         server_hostname: str | None = None,
     ) -> None:
         self._context = context
@@ -49,6 +53,8 @@ class Encryption(asyncio.BufferedProtocol):
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
         self._loop = asyncio.get_running_loop()
+        self._handshakes = handshakes
+        self._is_waiting = False
         self.secured: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_connected = False
@@ -90,7 +96,12 @@ class Encryption(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._incoming.write(self._shared[:nbytes])
-        self._advance()
+        if self._handshakes is None or self.secured.done():
+            self._advance()
+        elif not self._handshakes.take(self._shake):
+            # Nothing more is received until then.
+            self._is_waiting = True
+            self._socket.pause_reading()
 
     def eof_received(self) -> bool:
         self._incoming.write_eof()
@@ -187,6 +198,15 @@ class Encryption(asyncio.BufferedProtocol):
             self._advance()
         if not self._is_paused and not self.is_closing():
             self._socket.resume_reading()
+
+    def _shake(self) -> None:
+        """Continue the handshake in its turn."""
+        if not self.is_closing():
+            self._advance()
+        if self._is_waiting:
+            self._is_waiting = False
+            if not self._is_paused and not self.is_closing():
+                self._socket.resume_reading()
 
     def _advance(self) -> None:
         """Continue the handshake, or deliver plain text until more has to be received or reading is paused."""

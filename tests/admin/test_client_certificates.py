@@ -4,7 +4,7 @@ import contextlib
 import functools
 import shutil
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.runtime import reloading, server_tls
+from kactl.runtime.handshakes import Handshakes
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl
 from tests.support.certificates import Authority, Signed
@@ -97,6 +98,24 @@ async def asking(identities: Identities, client_auth: str, **more: str) -> Async
     }
     async with served(settings=settings | more) as server:
         yield Opened(server, identities)
+
+
+async def test_tls_handshakes_of_clients_take_turns(identities: Identities, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise many at a time would hold the event loop of the controller."""
+    taken: list[Handshakes] = []
+    take = Handshakes.take
+
+    def spied(self: Handshakes, step: Callable[[], None]) -> bool:
+        taken.append(self)
+        return take(self, step)
+
+    monkeypatch.setattr(Handshakes, "take", spied)
+    async with asking(identities, "required") as opened:
+        for _ in range(2):
+            assert await opened.is_admitted(identities.ada)
+
+    assert len(taken) >= 4  # two messages of each client
+    assert len(set(taken)) == 1
 
 
 async def test_holder_has_the_role_of_its_name(identities: Identities) -> None:

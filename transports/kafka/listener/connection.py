@@ -465,10 +465,12 @@ class Connection:
         if not (1 if head.key == SASL_HANDSHAKE else 0) <= head.version <= api.version_max:
             raise PeerRejected("unsupported_version", f"{api.name} in version {head.version}: update the client")
         content = await self._frames.rest(head)
-        try:
-            values = whole(_reading(head, api, content, Elements(ELEMENTS_MAX)))
-        except MalformedMessage as error:
-            raise PeerRejected("malformed", f"{api.name} cannot be read: {error}") from None
+        async with self._take_turn():
+            try:
+                values = whole(_reading(head, api, content, Elements(ELEMENTS_MAX)))
+            except MalformedMessage as error:
+                raise PeerRejected("malformed", f"{api.name} cannot be read: {error}") from None
+        # What follows is spread as well: the next connection has its turn in another iteration of the loop.
         if head.key == SASL_HANDSHAKE:
             response, ends = self._login.on_handshake(values)
         else:

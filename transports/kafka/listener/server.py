@@ -19,6 +19,7 @@ from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
 from kactl.runtime.encryption import Encryption
+from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
@@ -203,6 +204,7 @@ class KafkaListener:
         self._accepted: dict[asyncio.Task[None], tuple[socket.socket, Slot]] = {}
         self._acceptors: list[Acceptor] = []
         self._buffer = shared_buffer()
+        self._handshakes = Handshakes()
 
     def _security(self, name: str) -> ListenerSecurity:
         return self._settings.security.get(name, OPEN)
@@ -306,7 +308,7 @@ class KafkaListener:
         try:
             tls = self._security(name).context
             made = Stream(self._buffer, on_lost)
-            encryption = None if tls is None else Encryption(tls, made, self._buffer)
+            encryption = None if tls is None else Encryption(tls, made, self._buffer, handshakes=self._handshakes)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption or made, accepted)
             if encryption is not None:
                 await encryption.handshake(LOGIN_TIMEOUT_S)

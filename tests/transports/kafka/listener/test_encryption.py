@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from kactl.runtime.encryption import Encryption
+from kactl.runtime.handshakes import Handshakes
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
 from tests.support.certificates import Authority, Signed
 
@@ -344,14 +345,35 @@ Facing = tuple[Encryption, RawPeer]
 Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
 
 
-@pytest.fixture
-def facing(authority: Authority, signed: Signed) -> Connect:
+class Late(Handshakes):
+    """Handshakes each of whose steps is carried out in the next iteration of the loop."""
+
+    def take(self, step: Callable[[], None]) -> bool:
+        asyncio.get_running_loop().call_soon(step)
+        return False
+
+
+class Held(Handshakes):
+    """Handshakes whose steps the test carries out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+
+    def take(self, step: Callable[[], None]) -> bool:
+        self.steps.put_nowait(step)
+        return False
+
+
+@pytest.fixture(params=[None, Handshakes, Late], ids=["without turns", "with turns", "with late turns"])
+def facing(request: pytest.FixtureRequest, authority: Authority, signed: Signed) -> Connect:
     """Connects a protocol with a peer. The handshake has not begun."""
 
     @asynccontextmanager
     async def connect(protocol: Whole | Buffered) -> AsyncIterator[Facing]:
         with contextlib.closing(_Pair()) as pair:
-            encryption = Encryption(_server_tls(signed), protocol, shared_buffer())
+            handshakes = request.param and request.param()
+            encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
             async with asyncio.timeout(HANDSHAKE_S):
                 await pair.serve(encryption)
                 yield encryption, RawPeer(pair.theirs, _client_tls(authority))
@@ -432,6 +454,7 @@ async def test_protocol_that_pauses_at_its_start_receives_after_it_resumes(
         await _shake_hands(encryption, peer, last=b"early")
         await _turns()
         assert protocol.data == b""
+        assert not encryption._socket.is_reading()  # so that the peer has to wait
 
         encryption.resume_reading()
         encryption.pause_reading()
@@ -566,6 +589,53 @@ async def test_abort_during_the_handshake_ends_it(facing: Connect) -> None:
             await encryption.handshake(HANDSHAKE_S)
         assert await asyncio.get_running_loop().sock_recv(peer.raw, 1) == b""
 
+    assert protocol.events == []
+
+
+async def test_bytes_before_a_turn_stay_at_the_peer(signed: Signed, authority: Authority) -> None:
+    """A stranger cannot fill memory while its handshake waits, and what it sent is not lost."""
+    handshakes, protocol = Held(), Whole()
+    with contextlib.closing(_Pair()) as pair:
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            peer = RawPeer(pair.theirs, _client_tls(authority))
+            shaking = asyncio.create_task(peer.handshake(bytes(100_000)))
+            (await handshakes.steps.get())()
+            step = await handshakes.steps.get()
+            await _turns()
+            assert handshakes.steps.empty()
+            assert encryption._incoming.pending <= PIECE_SIZE
+            assert "made" not in protocol.events
+            step()
+            await encryption.handshake(HANDSHAKE_S)
+            await protocol.until(lambda: len(protocol.data) == 100_000)
+            await shaking
+        encryption.abort()
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["aborted", "lost"])
+async def test_turn_of_a_connection_that_has_ended_does_nothing(
+    signed: Signed, authority: Authority, is_lost: bool
+) -> None:
+    handshakes, protocol = Held(), Whole()
+    with contextlib.closing(_Pair()) as pair:
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            shaking = asyncio.create_task(RawPeer(pair.theirs, _client_tls(authority)).handshake())
+            step = await handshakes.steps.get()
+            shaking.cancel()
+            if is_lost:
+                encryption._socket.abort()
+            else:
+                encryption.abort()
+            await _turns()
+            step()
+            with pytest.raises(OSError, match="closed"):
+                await encryption.handshake(HANDSHAKE_S)
+
+    assert encryption._outgoing.pending == 0
     assert protocol.events == []
 
 

@@ -1,6 +1,7 @@
 """A flood of TLS handshakes, over real sockets and from a separate process."""
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kactl.transports.kafka.listener.limits import Limits
 from tests.support.certificates import Authority
 from tests.support.hostile_minutes import SECONDS
 
+from .attack.handshakes import client_hello
 from .attack.passwords import connection
 from .attack.run import flooding, serving
 from .attack.server import BROKERS, PASSWORDS
@@ -22,6 +24,7 @@ RATE = 1000
 # Few enough attempts of each address that the limit of new connections lets most of them begin a handshake.
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 21)]
 CLIENT = "127.0.2.1"
+AT_ONCE = 900
 # New connections of each well-behaved peer, with as many logins as are not delayed.
 RETURNS = PLAIN_BURST - 2
 RSS_MAX = 64 * 1024 * 1024
@@ -33,6 +36,33 @@ PATIENCE_S = 300.0 + 5 * SECONDS
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+async def test_handshakes_that_begin_at_the_same_time_do_not_hold_the_loop(tmp_path: Path) -> None:
+    """Each connection is open before the first of them sends a byte. A step of all of them takes 0.2 s."""
+    authority = Authority(tmp_path)
+    signed = authority.sign("kactl")
+    hello = client_hello(str(authority.cert))
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        serving("--plain", str(signed.cert), str(signed.key)) as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        peers = []
+        for number in range(AT_ONCE):
+            address = ADDRESSES[number % len(ADDRESSES)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
+            stack.callback(writer.transport.abort)
+            peers.append((reader, writer))
+        while (await server.meters())["connections"] < AT_ONCE:
+            pass
+        for _, writer in peers:
+            writer.write(hello)
+        answers = await asyncio.gather(*(reader.read(4096) for reader, _ in peers))
+        during = await server.meters()
+
+    assert all(answers)
+    assert during["work_s"] < HOLD_S, during
 
 
 @pytest.mark.parametrize(

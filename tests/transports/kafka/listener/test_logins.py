@@ -1,10 +1,12 @@
 """Logins and TLS on the listener, by librdkafka and by single requests."""
 
 import asyncio
+import contextlib
 import datetime
 import socket
 import ssl
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -24,7 +26,7 @@ from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, authentication
 from kactl.transports.kafka.listener.api_keys import API_KEY_MAX
-from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
+from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication, Login
 from kactl.transports.kafka.listener.stream import Stream, shared_buffer
 from tests.support.certificates import Authority
 
@@ -35,6 +37,7 @@ from .listener_stub import Answers, ControllerStub, listening, until
 pytestmark = pytest.mark.anyio
 
 ONE_SECOND = i32Timedelta.parse(datetime.timedelta(seconds=1))
+LOGINS = 40
 PASSWORDS = {"alice": "alice-secret", "admin": "admin-secret", "broker-1": "broker-secret"}
 CREATED: Answers = {
     TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
@@ -254,6 +257,30 @@ async def test_request_that_is_too_large_before_the_login_is_not_read() -> None:
         client.writer.write((17_000).to_bytes(4) + (36).to_bytes(2) + (1).to_bytes(2) + bytes(4))
         assert await client.is_closed()
         assert listener.counters.rejected["length"] == 1
+
+
+async def test_logins_at_the_same_time_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an iteration of the event loop would handle those of all connections."""
+    iteration, handled = 0, Counter[int]()
+    loop, on_handshake = asyncio.get_running_loop(), Login.on_handshake
+
+    def count() -> None:
+        nonlocal iteration
+        iteration += 1
+        loop.call_soon(count)
+
+    def counted(self: Login, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        handled[iteration] += 1
+        return on_handshake(self, values)
+
+    monkeypatch.setattr(Login, "on_handshake", counted)
+    async with listening(ControllerStub(), security=security()) as (_, port), contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(port)) for _ in range(LOGINS)]
+        count()
+        await asyncio.gather(*(_handshake(client) for client in clients))
+
+    assert handled.total() == LOGINS
+    assert max(handled.values()) == 1
 
 
 async def test_login_without_a_mechanism_is_rejected() -> None:
