@@ -18,6 +18,7 @@ from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
+from kactl.runtime import handshakes
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
 from kactl.stores.etcd import calls as etcd_calls
@@ -191,6 +192,11 @@ def _kafka() -> Iterator[Limit]:
 
 
 def _logins() -> Iterator[Limit]:
+    yield Limit(
+        "TLS handshakes of all peers of one interface",
+        f"{handshakes.SLICE_S * 1000:g} ms in each iteration of the event loop",
+        "they wait",
+    )
     yield Limit("message of SCRAM", size(scram.MESSAGE_BYTES_MAX), "the login fails")
     yield Limit("iterations that a server of SCRAM may demand", f"{scram.ITERATIONS_MAX:,}", "the login fails")
     yield Limit(
