@@ -48,7 +48,7 @@ async def main(port: int, authority: str, rate: float, attempts: int, addresses:
     hello, results = client_hello(authority), Counter[str]()
     loop = asyncio.get_running_loop()
     running = set[asyncio.Task[None]]()
-    begun_s = loop.time()
+    begun_s, parent = loop.time(), os.getppid()
 
     async def one(number: int) -> None:
         results[await attempt(port, addresses[number % len(addresses)], hello)] += 1
@@ -56,6 +56,8 @@ async def main(port: int, authority: str, rate: float, attempts: int, addresses:
             print("begun", flush=True)
 
     for number in range(attempts):
+        if os.getppid() != parent:
+            return  # the test was killed
         # Late attempts are made at once, so that the rate holds on a busy machine.
         await asyncio.sleep(max(0.0, begun_s + number / rate - loop.time()))
         task = loop.create_task(one(number))
