@@ -54,7 +54,6 @@ class Encryption(asyncio.BufferedProtocol):
         )
         self._loop = asyncio.get_running_loop()
         self._handshakes = handshakes
-        self._is_waiting = False
         self.secured: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_connected = False
@@ -100,7 +99,6 @@ class Encryption(asyncio.BufferedProtocol):
             self._advance()
         elif not self._handshakes.take(self._shake):
             # Nothing more is received until then.
-            self._is_waiting = True
             self._socket.pause_reading()
 
     def eof_received(self) -> bool:
@@ -202,11 +200,7 @@ class Encryption(asyncio.BufferedProtocol):
     def _shake(self) -> None:
         """Continue the handshake in its turn."""
         if not self.is_closing():
-            self._advance()
-        if self._is_waiting:
-            self._is_waiting = False
-            if not self._is_paused and not self.is_closing():
-                self._socket.resume_reading()
+            self._resume()
 
     def _advance(self) -> None:
         """Continue the handshake, or deliver plain text until more has to be received or reading is paused."""

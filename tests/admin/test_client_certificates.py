@@ -4,7 +4,7 @@ import contextlib
 import functools
 import shutil
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,10 @@ from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.runtime import reloading, server_tls
-from kactl.runtime.handshakes import Handshakes
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl
 from tests.support.certificates import Authority, Signed
+from tests.support.handshake_turns import observed_turns
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
@@ -102,14 +102,7 @@ async def asking(identities: Identities, client_auth: str, **more: str) -> Async
 
 async def test_tls_handshakes_of_clients_take_turns(identities: Identities, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise many at a time would hold the event loop of the controller."""
-    taken: list[Handshakes] = []
-    take = Handshakes.take
-
-    def spied(self: Handshakes, step: Callable[[], None]) -> bool:
-        taken.append(self)
-        return take(self, step)
-
-    monkeypatch.setattr(Handshakes, "take", spied)
+    taken = observed_turns(monkeypatch)
     async with asking(identities, "required") as opened:
         for _ in range(2):
             assert await opened.is_admitted(identities.ada)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Turns:
-    """Handshakes whose steps take as long as they say.
+    """Turns of steps with given durations.
 
     Attributes:
         done: the iteration of the loop in which each step was carried out, from 0, in order.

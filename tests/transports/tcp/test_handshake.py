@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from kactl.messages.following import FollowerReportsRequested
 from kactl.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
-from kactl.runtime.handshakes import Handshakes
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
 from kactl.transports.tcp import listener
@@ -40,6 +39,7 @@ from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
+from tests.support.handshake_turns import observed_turns
 
 from .support import RawClient, hello_of, raw_client
 
@@ -174,14 +174,7 @@ def test_short_secret_is_rejected() -> None:
 
 async def test_tls_handshakes_of_participants_take_turns(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise many at a time would hold the event loop of the controller."""
-    taken: list[Handshakes] = []
-    take = Handshakes.take
-
-    def spied(self: Handshakes, step: Callable[[], None]) -> bool:
-        taken.append(self)
-        return take(self, step)
-
-    monkeypatch.setattr(Handshakes, "take", spied)
+    taken = observed_turns(monkeypatch)
     server = pki.tls("kactl://kactl/controller/100")
     clients = [pki.tls(f"kactl://kactl/participant/{broker}") for broker in (1, 2)]
     async with controller(tls=server) as network, AsyncExitStack() as stack:

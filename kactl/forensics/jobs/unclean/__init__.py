@@ -36,8 +36,8 @@ COLUMNS: Final = KEY_COLUMNS + columns(
     leader            id     [new leader] the new leader
     prev_leader       id     the previous leader
     prev_isr          ids    [last in sync] the last ISR before it that was not empty
-    evidence          texts  signs of an unclean election: not-in-isr, recovering, warned (line C7), said (logged
-                             by KRaft), asked (UNCLEAN was requested)
+    evidence          texts  why it counts as unclean: not-in-isr, recovering, warned (line C7), said (KRaft logged
+                             so), asked (UNCLEAN was requested)
     certain           bool   false if the only evidence is a request, or an ISR of which later changes may be missing
     asked_by          text   origin of the request, as Kafka logs it; null if a topic's setting allowed it
     controller        id     the controller
