@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import contextlib
 import random
-import ssl
 import statistics
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from kactl.actors.system import Controller
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
+from kactl.runtime.server_tls import ServerTls
 from kactl.sasl import ScramVerifier, Shape, verifier
 from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
@@ -86,8 +86,7 @@ class _Client(NamedTuple):
 def _securities(folder: Path) -> dict[str, ListenerSecurity]:
     authority = Authority(folder)
     signed = authority.sign("listener")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(signed.cert, signed.key)
+    tls = ServerTls("kafka.tls", cert=str(signed.cert), key=str(signed.key), protocols=()).context
     lists = {topic(f"topic-{number}"): [Acl("User:other", "*", Operation.READ)] for number in range(_LISTS)}
     everybody = [Acl("User:*", "*", operation) for operation in (Operation.DESCRIBE, Operation.CLUSTER_ACTION)]
     authorizer = AclAuthorizer(acls=Acls({**lists, CLUSTER: everybody}))

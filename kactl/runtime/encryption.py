@@ -11,8 +11,12 @@ between two records, and at most `PIECE` bytes that were received before reading
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Iterable
 from typing import Any, Final, cast
+
+from kactl.access.der import MalformedCertificate
+from kactl.access.validity import expiry_of
 
 from .handshakes import Handshakes
 
@@ -207,6 +211,7 @@ class Encryption(asyncio.BufferedProtocol):
         try:
             if not self.secured.done():
                 self._tls.do_handshake()
+                self._verify_resumed()
                 self.secured.set_result(None)
                 self._is_connected = True
                 self._protocol.connection_made(cast(asyncio.Transport, self))
@@ -221,6 +226,23 @@ class Encryption(asyncio.BufferedProtocol):
             self._fail(error)
             return
         self._flush()
+
+    def _verify_resumed(self) -> None:
+        """Verify the validity of the peer's certificate if the handshake resumed an earlier session: OpenSSL does so
+        only in the first one.
+
+        Raises:
+            ssl.SSLError: it has expired, or cannot be read.
+        """
+        certificate = self._tls.getpeercert(binary_form=True) if self._tls.session_reused else None
+        if certificate is None:
+            return
+        try:
+            has_expired = expiry_of(certificate) <= time.time()
+        except MalformedCertificate as error:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the certificate of the resumed session: {error}") from None
+        if has_expired:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the certificate of the resumed session has expired")
 
     def _deliver(self) -> None:
         """Decrypt and deliver one piece.

@@ -4,6 +4,10 @@ Loading a wrong key into a context that is in use breaks it. So the files are lo
 connections use from then on. A context also knows the sessions that its clients may resume. A resumed session has the
 client's certificate of its first handshake, which is not verified again: with the same context, a revoked certificate,
 or one of an authority that was removed, would be accepted for hours.
+
+Sessions of TLS 1.3, which each resumption prolongs, are not resumed at all. Their tickets would also cost more than
+they save: peers keep their connections, and rarely open another one. Python cannot prevent the resumption of sessions
+of TLS 1.2, which end after two hours; `encryption` verifies that their certificates have not expired.
 """
 
 import os
@@ -98,6 +102,7 @@ class ServerTls:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        context.num_tickets = 0
         if self._protocols:
             context.set_alpn_protocols(list(self._protocols))
         load_pair(context, self.cert, self._key, self._section)

@@ -40,6 +40,7 @@ from kactl.transports.tcp.network import TcpNetwork
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
 from tests.support.handshake_turns import observed_turns
+from tests.support.tls_connection import Connected
 
 from .support import RawClient, hello_of, raw_client
 
@@ -290,6 +291,17 @@ async def test_tls_before_version_1_3_is_refused(pki: Pki) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_3
         async with raw_client(network.address, context) as client:
             assert (await client.greet(hello_of())).version == 1
+
+
+def test_no_session_of_tls_is_resumed(pki: Pki) -> None:
+    """Its certificate would not be verified again."""
+    tls = pki.tls("kactl://kactl/participant/1")
+    server, client = tls.server_context(), tls.client_context()
+    first = Connected(server, client)
+
+    assert first.session is not None
+    assert not first.session.has_ticket
+    assert not Connected(server, client, first.session).is_resumed
 
 
 async def test_client_without_a_certificate_is_refused(pki: Pki) -> None:

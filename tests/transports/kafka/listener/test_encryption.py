@@ -13,10 +13,14 @@ import struct
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import kactl.runtime.encryption as encryption_module
+from kactl.access.der import MalformedCertificate
+from kactl.runtime.certificate_file import expiry_in
 from kactl.runtime.encryption import Encryption
 from kactl.runtime.handshakes import Handshakes
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
@@ -299,12 +303,12 @@ class Buffered(Recorder, asyncio.BufferedProtocol):
 class RawPeer:
     """The client's side of a connection, whose test decides about each step."""
 
-    def __init__(self, raw: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(self, raw: socket.socket, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
         self.raw = raw
         self.raw.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost", session=session)
 
     async def handshake(self, last: bytes = b"") -> None:
         """Complete the handshake. `last` is sent together with its last message."""
@@ -725,6 +729,53 @@ async def test_transport_knows_its_connection_and_the_peer(authority: Authority,
         assert encryption.get_extra_info("compression", "unknown") == "unknown"
         assert encryption.get_extra_info("compression") is None
         encryption.abort()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_expired_certificate_does_not_resume_its_session(
+    version: ssl.TLSVersion, authority: Authority, signed: Signed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL verifies the certificate in the first handshake only."""
+    server_context, client_context = _server_tls(signed), _client_tls(authority, version)
+    server_context.load_verify_locations(authority.cert)
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    client = authority.sign("holder")
+    client_context.load_cert_chain(client.cert, client.key)
+    expires_s = expiry_in(client.cert)
+    assert expires_s is not None
+    now_s = expires_s - 1
+    monkeypatch.setattr(encryption_module, "time", SimpleNamespace(time=lambda: now_s))
+
+    async def session_of(session: ssl.SSLSession | None) -> ssl.SSLSession:
+        """Connect, end in an orderly way, and return the session for the next connection."""
+        protocol = Whole()
+        server = Encryption(server_context, protocol, shared_buffer())
+        with contextlib.closing(_Pair()) as pair:
+            await pair.serve(server)
+            peer = RawPeer(pair.theirs, client_context, session)
+            await _shake_hands(server, peer)
+            assert peer.tls.session_reused is (session is not None)
+            server.write(b"x")
+            assert await peer.receive() == b"x"  # and the tickets before it
+            resumable = peer.tls.session
+            await peer.close()
+            await protocol.ended()
+        assert resumable is not None
+        return resumable
+
+    async with asyncio.timeout(HANDSHAKE_S):
+        session = await session_of(await session_of(None))
+        now_s = expires_s
+        with pytest.raises(ssl.SSLError, match="the certificate of the resumed session has expired"):
+            await session_of(session)
+
+        def unreadable(_: bytes) -> float:
+            raise MalformedCertificate("no validity")
+
+        now_s = expires_s - 1
+        monkeypatch.setattr(encryption_module, "expiry_of", unreadable)
+        with pytest.raises(ssl.SSLError, match="the certificate of the resumed session: no validity"):
+            await session_of(session)
 
 
 @pytest.mark.parametrize(("name", "is_accepted"), [("localhost", True), ("127.0.0.1", True), ("another", False)])

@@ -1,0 +1,28 @@
+"""A TLS connection without sockets, to look at what its handshake has agreed on."""
+
+import contextlib
+import ssl
+
+
+class Connected:
+    """A connection in memory, after its handshake and an orderly end.
+
+    Raises:
+        ssl.SSLError: one side refuses the other.
+    """
+
+    def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        accepting = server.wrap_bio(there, back, server_side=True)
+        dialing = client.wrap_bio(back, there, server_hostname="localhost", session=session)
+        for _ in range(3):
+            for side in (dialing, accepting):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        accepting.write(b"x")
+        assert dialing.read(1) == b"x"  # and the tickets before it
+        self.session, self.is_resumed = dialing.session, dialing.session_reused
+        self.protocol = dialing.selected_alpn_protocol()
+        for side in (dialing, accepting, dialing):
+            with contextlib.suppress(ssl.SSLError):
+                side.unwrap()
