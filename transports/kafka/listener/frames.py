@@ -117,15 +117,20 @@ class Frames:
         return content
 
     async def _some(self, size: int) -> bytes:
-        try:
-            async with asyncio.timeout_at(self._deadline_s):
-                piece = await self._stream.read(size)
-        except TimeoutError:
-            raise self._slow() from None
+        # What has been received needs no time limit, whose set-up would take longer than this.
+        piece = self._stream.take(size) or await self._next(size)
         if not piece:
             raise PeerRejected("truncated", "the peer closed in the middle of a frame")
         self._deadline_s += len(piece) / self._limits.frame_rate_min
         return piece
+
+    async def _next(self, size: int) -> bytes:
+        """Wait for up to `size` bytes."""
+        try:
+            async with asyncio.timeout_at(self._deadline_s):
+                return await self._stream.read(size)
+        except TimeoutError:
+            raise self._slow() from None
 
     def _slow(self) -> PeerRejected:
         limits = self._limits
@@ -141,6 +146,8 @@ async def drained(stream: Stream, limits: Limits) -> None:
     Raises:
         Refused: it did not do so in time.
     """
+    if not stream.must_drain:
+        return
     try:
         async with asyncio.timeout(limits.write_timeout_s):
             await stream.drain()

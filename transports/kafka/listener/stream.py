@@ -62,6 +62,10 @@ class Stream(asyncio.BufferedProtocol):
         """
         if not self._buffer:
             await self._until(1, min(size, PIECE_SIZE))
+        return self.take(size)
+
+    def take(self, size: int) -> bytes:
+        """Returns up to `size` of the bytes that have been received; none if there are none."""
         piece = bytes(memoryview(self._buffer)[:size])
         del self._buffer[: len(piece)]
         return piece
@@ -92,6 +96,11 @@ class Stream(asyncio.BufferedProtocol):
         # `drain` would not wait.
         if not self.is_lost:
             self.transport.write(b"".join(parts))
+
+    @property
+    def must_drain(self) -> bool:
+        """Whether `drain` would wait, or raise an error."""
+        return self.is_lost or self._writable is not None
 
     async def drain(self) -> None:
         """Wait until most of the written bytes are sent.
