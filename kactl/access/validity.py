@@ -20,6 +20,19 @@ _FORMAT: Final = "%Y%m%d%H%M%SZ"
 _TIME: Final = re.compile(r"[0-9]{14}Z")
 
 
+def has_expired(certificate: bytes, now_s: float) -> bool:
+    """Returns whether a certificate's validity has ended, also if its end cannot be read.
+
+    Args:
+        certificate: in DER.
+        now_s: in seconds since 1970.
+    """
+    try:
+        return expiry_of(certificate) <= now_s
+    except MalformedCertificate:
+        return True
+
+
 def expiry_of(certificate: bytes) -> float:
     """Returns the end of a certificate's validity, in seconds since 1970.
 

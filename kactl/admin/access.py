@@ -38,7 +38,7 @@ from .client import (
 )
 from .embedded import AccessRequest, Action, Allow, Deny
 from .forwarded import forwarded_peer
-from .identity.certificates import Certificates
+from .identity.certificates import Certificates, peer_certificate
 from .identity.credentials import Credentials
 from .problem import Refused
 from .rates import STRANGERS_PER_S, Buckets, Failures, Rate
@@ -100,6 +100,15 @@ class ServerPolicy:
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """See `Policy`."""
         PEER.set(forwarded_peer(http, address_of(http) or "", self._proxies))
+        if not is_open and not self._certificates.still_count(http.transport):
+            raise Refused(
+                HTTPStatus.UNAUTHORIZED,
+                "Unauthorized",
+                "the certificate of this connection has expired, the files that verified it have changed, or the "
+                "connection has failed: connect again",
+                code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                closes=True,
+            )
         known = identify(http, self._credentials, self._certificates)
         # Each page that is opened sends one request without a token, which guesses none.
         guesses = bool(http.headers.get("Authorization"))
@@ -227,15 +236,11 @@ class MountedPolicy:
         Raises:
             Refused: 401, or 403 if the program failed.
         """
-        connection = None if http.transport is None else http.transport.get_extra_info("ssl_object")
-        request = AccessRequest(
-            http.method,
-            http.path,
-            http.headers.copy(),
-            http.remote,
-            None if connection is None else connection.getpeercert(binary_form=True),
-            http,
-        )
+        try:
+            certificate = peer_certificate(http.transport)
+        except ConnectionResetError as error:
+            raise self._refused(HTTPStatus.UNAUTHORIZED, str(error)) from None
+        request = AccessRequest(http.method, http.path, http.headers.copy(), http.remote, certificate, http)
         principal = await self._decide(self._access.authenticate, request)
         if principal is None:
             raise self._refused(HTTPStatus.UNAUTHORIZED, "the client is not known", {"WWW-Authenticate": _CHALLENGE})
@@ -312,9 +317,12 @@ def _is_ambient(http: web.Request) -> bool:
     schemes = {value.partition(" ")[0].lower() for value in http.headers.getall("Authorization", [])}
     if "bearer" in schemes:
         return False
-    connection = None if http.transport is None else http.transport.get_extra_info("ssl_object")
-    has_certificate = connection is not None and connection.getpeercert(binary_form=True) is not None
-    return bool(schemes) or "Cookie" in http.headers or has_certificate
+    if schemes or "Cookie" in http.headers:
+        return True
+    try:
+        return peer_certificate(http.transport) is not None
+    except ConnectionResetError:
+        return True
 
 
 def _client() -> Known:

@@ -1,6 +1,7 @@
 """The client of a request: who sent it, and how kactl's own server finds that out."""
 
 import contextvars
+import functools
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -55,6 +56,7 @@ class Known(NamedTuple):
         token: the token that it has, or for which it received its ticket; None if it has none.
         way: what it sent.
         until_ms: when its ticket expires; None without one.
+        holds: returns whether the certificate of its connection, if it has one, would be accepted now.
     """
 
     principal: Principal
@@ -62,6 +64,7 @@ class Known(NamedTuple):
     token: TokenRecord | None
     way: Literal["token", "ticket", "code", "socket", "certificate"]
     until_ms: int | None = None
+    holds: Callable[[], bool] = lambda: True
 
     @property
     def is_ambient(self) -> bool:
@@ -102,7 +105,7 @@ def identify(http: web.Request, credentials: Credentials, certificates: Certific
     _KNOWN.set(None)
     _check_places(http)
     known = _identified(http, credentials)
-    holder = certificates.find(None if http.transport is None else http.transport.get_extra_info("ssl_object"))
+    holder = certificates.find(http.transport)
     if holder is not None:
         if "Authorization" not in http.headers:
             known = Known(Principal(holder.name, "certificate"), holder.role, None, "certificate")
@@ -110,7 +113,7 @@ def identify(http: web.Request, credentials: Credentials, certificates: Certific
             known = None
     if known is not None:
         principal = msgspec.structs.replace(known.principal, peer=peer_of(http), method=known.way)
-        known = known._replace(principal=principal)
+        known = known._replace(principal=principal, holds=functools.partial(certificates.still_count, http.transport))
     _KNOWN.set(known)
     return known
 

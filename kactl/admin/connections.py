@@ -198,7 +198,16 @@ class Connection(web.RequestHandler):
             fcntl.ioctl(self.descriptor, termios.FIONREAD, unread)
         return unread[0] > 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is kept alive between two requests."""
+        return self._state is State.IDLE
+
     # -- termination
+
+    def close_idle(self) -> None:
+        """Close the connection between two requests, which is the normal end of one that is kept alive."""
+        self._abort()
 
     def cut(self, kind: str, reason: str) -> None:
         """Abort the connection; data in transit is lost."""
@@ -235,8 +244,7 @@ class Connection(web.RequestHandler):
                 return
         kind = _KIND_OF_STATE.get(self._state, self._state.value)
         if self._state is State.IDLE:
-            # The normal end of a connection that is kept alive.
-            self._abort()
+            self.close_idle()
         else:
             self.cut(kind, f"was cut: no progress in state {kind} for {timeout_s:g} s")
 

@@ -184,7 +184,7 @@ class Certificates(ByRole):
     async def authenticate(self, request: AccessRequest) -> Principal | None:
         """See `Access`."""
         transport = request.host_request.transport
-        holder = self._holders.find(None if transport is None else transport.get_extra_info("ssl_object"))
+        holder = self._holders.find(transport) if self._holders.still_count(transport) else None
         if holder is None:
             return None
         return Principal(holder.name, "certificate", (holder.role.label,), method="certificate")

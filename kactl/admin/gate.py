@@ -124,6 +124,11 @@ class Gate:
         due = itertools.takewhile(lambda item: now_s - item[1] >= limits.FRESH_S, self._fresh.items())
         return next((connection for connection, _ in due if not connection.has_received), None)
 
+    def close_idle(self, is_concerned: Callable[["Connection"], bool]) -> None:
+        """Close connections that are kept alive between two requests."""
+        for connection in [each for each in self._waiting if each.is_idle and is_concerned(each)]:
+            connection.close_idle()
+
     def moved(self, connection: "Connection", state: State) -> None:
         """Record that a connection has entered a state."""
         if connection not in self._open:

@@ -5,6 +5,7 @@ Clients need a token, or use the Unix socket as the user that the server runs as
 """
 
 import contextlib
+import functools
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -123,7 +124,13 @@ async def serve(
         trail=trail,
     )
     gate = Gate(capacity)
-    policy = ServerPolicy(config.api, credentials, Certificates.of(config.api, config.cluster))
+    accepted = Certificates.of(config.api, config.cluster, tls)
+    policy = ServerPolicy(config.api, credentials, accepted)
+    if tls is not None:
+        # Clients open another connection without an error.
+        tls.on_verification_changed = functools.partial(
+            gate.close_idle, lambda connection: not accepted.still_count(connection.transport)
+        )
     controller.telemetry.observe(gate.readings() | _readings(host, reloads, trail) | watch.readings())
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(trail.close)

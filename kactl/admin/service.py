@@ -109,7 +109,7 @@ class Service:
         """Returns a context with an event that is set when the credential of a client is no longer valid."""
         if client is None or self.credentials is None:
             return contextlib.nullcontext(asyncio.Event())
-        return self.credentials.follow(client.token, client.until_ms)
+        return self.credentials.follow(client.token, client.until_ms, client.holds)
 
     @property
     def cluster(self) -> Cluster:

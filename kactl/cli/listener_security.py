@@ -66,8 +66,12 @@ def listener_security(
             pepper=pepper,
         )
         # Clients of SASL_SSL are asked for no certificate: their login is their identity.
-        encrypted = functools.partial(_context_of, tls[protocol == "SSL"]) if protocol.endswith("SSL") else None
-        security[endpoint.listener] = ListenerSecurity(authentication, encrypted, authorizer)
+        if protocol.endswith("SSL"):
+            encrypted = tls[protocol == "SSL"]
+            context = functools.partial(_context_of, encrypted)
+            security[endpoint.listener] = ListenerSecurity(authentication, context, authorizer, encrypted.accepts)
+        else:
+            security[endpoint.listener] = ListenerSecurity(authentication, authorizer=authorizer)
     return security, authorizer
 
 

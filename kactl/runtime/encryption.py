@@ -15,8 +15,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from kactl.access.der import MalformedCertificate
-from kactl.access.validity import expiry_of
+from kactl.access.validity import has_expired
 
 from .handshakes import Handshakes
 
@@ -56,6 +55,7 @@ class Encryption(asyncio.BufferedProtocol):
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
+        self._peer_certificate: object = None
         self._loop = asyncio.get_running_loop()
         self._handshakes = handshakes
         self.secured: asyncio.Future[None] = self._loop.create_future()
@@ -138,9 +138,7 @@ class Encryption(asyncio.BufferedProtocol):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        if name == "peercert":
-            return self._tls.getpeercert()
-        own = {"sslcontext": self._context, "ssl_object": self._tls}
+        own = {"sslcontext": self._context, "ssl_object": self._tls, "peercert": self._peer_certificate}
         return own[name] if name in own else self._socket.get_extra_info(name, default)
 
     def can_write_eof(self) -> bool:
@@ -212,6 +210,8 @@ class Encryption(asyncio.BufferedProtocol):
             if not self.secured.done():
                 self._tls.do_handshake()
                 self._verify_resumed()
+                # Kept, because OpenSSL does not tell after the connection has failed.
+                self._peer_certificate = self._tls.getpeercert()
                 self.secured.set_result(None)
                 self._is_connected = True
                 self._protocol.connection_made(cast(asyncio.Transport, self))
@@ -232,16 +232,10 @@ class Encryption(asyncio.BufferedProtocol):
         only in the first one.
 
         Raises:
-            ssl.SSLError: it has expired, or cannot be read.
+            ssl.SSLError: it has expired.
         """
         certificate = self._tls.getpeercert(binary_form=True) if self._tls.session_reused else None
-        if certificate is None:
-            return
-        try:
-            has_expired = expiry_of(certificate) <= time.time()
-        except MalformedCertificate as error:
-            raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the certificate of the resumed session: {error}") from None
-        if has_expired:
+        if certificate is not None and has_expired(certificate, time.time()):
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the certificate of the resumed session has expired")
 
     def _deliver(self) -> None:

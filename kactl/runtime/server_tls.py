@@ -10,12 +10,19 @@ they save: peers keep their connections, and rarely open another one. Python can
 of TLS 1.2, which end after two hours; `encryption` verifies that their certificates have not expired.
 """
 
+import contextlib
+import hashlib
 import os
 import ssl
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Literal
 
 import anyio.to_thread
 
+from kactl.access.validity import has_expired
 from kactl.errors import BadConfig
 
 from . import reloading
@@ -48,6 +55,8 @@ class ServerTls:
         cert: file of the certificate.
         expires_s: end of validity of the certificate in use, in seconds since 1970; None if it cannot be read.
         reload_failed: the files have changed, and cannot be used; the previous ones stay.
+        on_verification_changed: called after clients' certificates are verified by another authority, or another list
+            of revoked certificates.
 
     Raises:
         BadConfig: the files cannot be used.
@@ -71,8 +80,12 @@ class ServerTls:
         self._client_ca = client_ca
         self._crl = crl
         self._protocols = protocols
+        self.on_verification_changed: Callable[[], None] = lambda: None
         self._version = self._seen()
+        self._verifying = self._read_verifying()
         self.context = self._load()
+        # Those that verify clients as the current one does.
+        self._equals = weakref.WeakSet((self.context,))
         self.expires_s = expiry_in(cert)
         self.reload_failed = False
 
@@ -88,15 +101,31 @@ class ServerTls:
         if version == self._version:
             return
         self._version = version
+        verifying = await anyio.to_thread.run_sync(self._read_verifying)
         try:
             self.context = await anyio.to_thread.run_sync(self._load)
         except BadConfig as error:
             self.reload_failed = True
             log.error("the certificate cannot be loaded again, so the previous one is used: %s", error)
-        else:
-            self.reload_failed = False
-            self.expires_s = await anyio.to_thread.run_sync(expiry_in, self.cert)
-            log.info("the certificate %s has been loaded again", self.cert)
+            return
+        self.reload_failed = False
+        is_changed, self._verifying = verifying != self._verifying, verifying
+        if is_changed:
+            self._equals.clear()
+        self._equals.add(self.context)
+        if is_changed:
+            self.on_verification_changed()
+        self.expires_s = await anyio.to_thread.run_sync(expiry_in, self.cert)
+        log.info("the certificate %s has been loaded again", self.cert)
+
+    def accepts(self, connection: ssl.SSLObject) -> bool:
+        """Returns whether the client's certificate, which was verified when the connection began, still counts: it is
+        valid, and would be verified by the same authority and the same list of revoked certificates. True for a client
+        without a certificate, and False if the connection has failed.
+        """
+        return has_valid_certificate(connection) and (
+            connection.context in self._equals or certificate_of(connection) is None
+        )
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -120,8 +149,40 @@ class ServerTls:
         if self._crl:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
+    def _read_verifying(self) -> bytes:
+        """Returns what identifies the contents of the files that verify clients."""
+        digest = hashlib.sha256()
+        for path in (self._client_ca, self._crl):
+            with contextlib.suppress(OSError):  # loading it explains the error
+                digest.update(hashlib.sha256(Path(path).read_bytes() if path else b"").digest())
+        return digest.digest()
+
     def _seen(self) -> _Version:
         return tuple(_version(path) for path in (self.cert, self._key, self._client_ca, self._crl) if path)
+
+
+def certificate_of(connection: ssl.SSLObject) -> bytes | None:
+    """Returns the certificate of a client, which TLS has verified, in DER; None if it has sent none.
+
+    Raises:
+        ConnectionResetError: the connection has failed, after which OpenSSL does not tell. A client can let it fail at
+            any moment, for example by an end without the announcement that TLS demands.
+    """
+    try:
+        return connection.getpeercert(binary_form=True)
+    except ValueError:
+        raise ConnectionResetError("the connection has failed") from None
+
+
+def has_valid_certificate(connection: ssl.SSLObject) -> bool:
+    """Returns whether a client's certificate has not expired since its connection began. True for a client without a
+    certificate, and False if the connection has failed.
+    """
+    try:
+        certificate = certificate_of(connection)
+    except ConnectionResetError:
+        return False
+    return certificate is None or not has_expired(certificate, time.time())
 
 
 def _version(path: str) -> _FileVersion:

@@ -1,12 +1,16 @@
 """Client certificates of the admin API: identity and role of the holder, and certificates that are refused."""
 
+import asyncio
 import contextlib
 import functools
+import re
 import shutil
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
@@ -20,6 +24,7 @@ from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.runtime import reloading, server_tls
+from kactl.runtime.certificate_file import expiry_in
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl
 from tests.support.certificates import Authority, Signed
@@ -79,6 +84,13 @@ class Opened(NamedTuple):
             session.request(method, self.server.url + path, headers=headers, **body) as answer,
         ):
             return Answered(answer.status, answer.headers, await answer.read())
+
+    async def until_refused(self, own: Signed) -> None:
+        """Let the server look at its files until TLS refuses a certificate."""
+        with anyio.fail_after(PATIENCE_S), contextlib.suppress(aiohttp.ClientError, ConnectionError):
+            while True:
+                await self.ask(own)
+                reloading.request()  # as SIGHUP does, long before the next look at the files
 
     async def is_admitted(self, own: Signed) -> bool:
         try:
@@ -187,9 +199,171 @@ async def test_revoked_certificate_is_refused_as_soon_as_it_is_listed(tmp_path: 
 
         shutil.copy(authority.revoke(second), tmp_path / "newer.pem")
         (tmp_path / "newer.pem").replace(crl)
-        with anyio.fail_after(PATIENCE_S):
-            while await opened.is_admitted(second):
-                reloading.request()  # as SIGHUP does, long before the next look at the files
+        await opened.until_refused(second)
+
+
+@contextlib.asynccontextmanager
+async def keeping(opened: Opened, own: Signed) -> AsyncIterator[aiohttp.ClientSession]:
+    """Yields a session whose connections have a certificate, and are kept alive."""
+    tls = ssl.create_default_context(cafile=str(opened.identities.authority.cert))
+    tls.load_cert_chain(own.cert, own.key)
+    async with aiohttp.ClientSession(opened.server.url, connector=aiohttp.TCPConnector(ssl=tls, limit=1)) as session:
+        yield session
+
+
+async def test_revocation_ends_open_connections(tmp_path: Path) -> None:
+    """A holder who is not revoked opens another one without an error."""
+    authority = Authority(tmp_path)
+    server, first, second, reader = (authority.sign(name) for name in ("server", "first", "second", "reader"))
+    own = Identities(authority, server, reader, first, first, first, first, first)
+    crl = tmp_path / "listed.pem"
+    shutil.copy(authority.revoke(first), crl)
+    settings: dict[str, Any] = {"api.tls.crl": str(crl), "api.certificates": {"CN=second": "viewer"} | ROLES}
+    async with (
+        asking(own, "required", **settings) as opened,
+        keeping(opened, reader) as stays,
+        keeping(opened, reader) as reads,
+        keeping(opened, second) as leaves,
+        keeping(opened, second) as stolen,
+    ):
+        for session in (stays, leaves):
+            assert (await session.get("/v1/topics")).status == 200
+        async with reads.get("/v1/events/stream") as stream, stolen.get("/v1/events/stream") as ends:
+            for each in (stream, ends):
+                await each.content.readuntil(b"id: ")
+
+            shutil.copy(authority.revoke(second), tmp_path / "newer.pem")
+            (tmp_path / "newer.pem").replace(crl)
+            await opened.until_refused(second)
+            with anyio.fail_after(PATIENCE_S):
+                # Also the stream of the other client, which opens it again.
+                await ends.content.read()
+                await stream.content.read()
+
+        # aiohttp does not repeat a POST: this one begins another connection.
+        assert (await stays.post("/v1/brokers/2/drain", headers=CONFIRMED, json={})).status == 403
+        with pytest.raises((aiohttp.ClientError, ConnectionError)):
+            await leaves.post("/v1/brokers/2/drain", headers=CONFIRMED, json={})
+        assert (await stays.get("/v1/topics")).status == 200
+
+
+async def _status(received: asyncio.StreamReader, sent: asyncio.StreamWriter, request: str) -> int:
+    """Send the rest of a request. Returns the status of the response."""
+    sent.write(request.encode())
+    with anyio.fail_after(PATIENCE_S):
+        head = await received.readuntil(b"\r\n\r\n")
+        size = re.search(rb"\r\nContent-Length: ([0-9]+)\r\n", head)
+        assert size is not None
+        await received.readexactly(int(size[1]))
+    return int(head.split()[1])
+
+
+async def test_other_connections_outlast_a_revocation(tmp_path: Path) -> None:
+    """Those of clients without a certificate, and those whose request is on its way, which is answered."""
+    authority = Authority(tmp_path)
+    server, first, reader = (authority.sign(name) for name in ("server", "first", "reader"))
+    own = Identities(authority, server, reader, first, first, first, first, first)
+    crl = tmp_path / "listed.pem"
+    shutil.copy(authority.revoke(authority.sign("nobody")), crl)
+
+    async with asking(own, "optional", **{"api.tls.crl": str(crl)}) as opened:
+        where = urlsplit(opened.server.url)
+        head = f"GET /v1/topics HTTP/1.1\r\nHost: {where.netloc}\r\nAuthorization: Bearer {opened.server.token}\r\n"
+
+        async def sending(signed: Signed | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            tls = ssl.create_default_context(cafile=str(authority.cert))
+            if signed is not None:
+                tls.load_cert_chain(signed.cert, signed.key)
+            received, sent = await asyncio.open_connection(where.hostname, where.port, ssl=tls)
+            assert await _status(received, sent, f"GET /livez HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n") == 200
+            return received, sent
+
+        without, between = await sending(None)
+        received, sent = await sending(reader)
+        sent.write(head.encode())  # the last line is missing
+        # The server has read it before this one, which was sent later.
+        assert await _status(without, between, f"{head}\r\n") == 200
+
+        shutil.copy(authority.revoke(first), tmp_path / "newer.pem")
+        (tmp_path / "newer.pem").replace(crl)
+        await opened.until_refused(first)
+
+        assert await _status(without, between, f"{head}\r\n") == 200
+        assert await _status(received, sent, "\r\n") == 401
+        between.close()
+        sent.close()
+
+
+@pytest.mark.parametrize("last", [b"no TLS", b""], ids=["no TLS", "no announcement"])
+@pytest.mark.parametrize("has_certificate", [True, False])
+async def test_connection_that_fails_within_its_request_is_nobody(
+    identities: Identities, has_certificate: bool, last: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TLS demands that an end is announced. A client that ends without it leaves no line in the log, and nothing is
+    changed with the token that it has sent: it may have had the certificate of somebody else.
+    """
+    request = "{} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: 0\r\n\r\n"
+    tls = ssl.create_default_context(cafile=str(identities.authority.cert))
+    if has_certificate:
+        tls.load_cert_chain(identities.ada.cert, identities.ada.key)
+    async with asking(identities, "optional") as opened:
+        where = urlsplit(opened.server.url)
+        for target in 5 * ("POST /v1/brokers/2/drain", "GET /livez"):
+            reader, writer = await asyncio.open_connection(where.hostname, where.port)
+            plain, cipher = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = tls.wrap_bio(plain, cipher, server_hostname=where.hostname)
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(cipher.read())
+                    plain.write(await reader.read(65_536))
+            client.write(request.format(target, where.netloc, opened.server.token).encode())
+            # In one piece: the server reads both before it handles the request.
+            writer.write(cipher.read() + last)
+            if not last:
+                writer.write_eof()
+            with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+        token = {"Authorization": f"Bearer {opened.server.token}"}
+        state = (await opened.ask(None, path="/v1/brokers/2", headers=token)).json()["state"]
+        await opened.ask(None, "POST", "/v1/brokers/2/drain", headers=token)
+        drained = (await opened.ask(None, path="/v1/brokers/2", headers=token)).json()["state"]
+
+    assert state == "live"
+    assert drained != "live"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("client_auth", ["required", "optional"])
+async def test_expired_certificate_ends_its_connection(
+    identities: Identities, client_auth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expires_s = expiry_in(identities.ada.cert)
+    assert expires_s is not None
+    async with asking(identities, client_auth) as opened, keeping(opened, identities.ada) as session:
+        token = {"Authorization": f"Bearer {opened.server.token}"}
+        async with keeping(opened, identities.ada) as reads, reads.get("/v1/events/stream") as stream:
+            await stream.content.readuntil(b"id: ")
+            async with session.get("/v1/topics") as before:
+                assert before.status == 200
+
+            monkeypatch.setattr(server_tls, "time", SimpleNamespace(time=lambda: expires_s))
+            reloading.request()  # as the look at the files each second
+
+            with anyio.fail_after(PATIENCE_S):
+                await stream.content.read()
+        async with session.get("/livez") as probe:
+            assert probe.status == 200
+        async with session.get("/v1/topics", headers=token) as after:
+            problem = await after.json()
+        assert (after.status, after.headers["Connection"]) == (401, "close")
+        assert "the certificate of this connection has expired" in problem["detail"]
+        # A client that has no certificate is not concerned.
+        if client_auth == "optional":
+            assert (await opened.ask(None, headers=token)).status == 200
 
 
 async def test_reload_does_not_wait_for_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -20,6 +21,8 @@ from kactl.admin import embedded, event_stream
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.errors import BadConfig, BadRequest
+from kactl.runtime import server_tls
+from kactl.runtime.certificate_file import expiry_in
 from tests.admin.test_mounted import Answered, Client, cluster, running
 from tests.support.certificates import Authority
 
@@ -390,7 +393,7 @@ def test_file_of_tokens_that_others_can_use_is_rejected(tokens: Path) -> None:
 # -- certificates ------------------------------------------------------------------------------------------------------
 
 
-async def test_certificates_have_the_roles_of_their_names(tmp_path: Path) -> None:
+async def test_certificates_have_the_roles_of_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path)
     own, ada, stranger = authority.sign("server"), authority.sign("ada", subject="/O=x/CN=ada"), authority.sign("eve")
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
@@ -420,6 +423,12 @@ async def test_certificates_have_the_roles_of_their_names(tmp_path: Path) -> Non
             assert await ask(stranger, url, confirmed) == (403, 403)
             assert await ask(ada, url, {}) == (200, 403)
             assert await ask(ada, url, confirmed) == (200, 201)
+
+            expires_s = expiry_in(ada.cert)
+            assert expires_s is not None
+            monkeypatch.setattr(server_tls, "time", SimpleNamespace(time=lambda: expires_s))
+            # As over a connection that began before.
+            assert await ask(ada, url, confirmed) == (401, 401)
         finally:
             await runner.cleanup()
         events = [event for event in controller.history.read(0)[0] if isinstance(event, kactl.RequestEvent)]

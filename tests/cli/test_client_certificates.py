@@ -1,20 +1,25 @@
 """Clients with certificates on a listener of protocol SSL: whom the configuration lets in, and under which name."""
 
+import asyncio
+import contextlib
 import datetime
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import Acl, Acls, Operation, kafka_subject, topic
-from kactl.cli.listener_security import listener_security
+from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig
 from kactl.messages.admin import TopicCreationRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
+from kactl.runtime import server_tls
+from kactl.runtime.certificate_file import expiry_in
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener.authentication import Authentication
 from tests.access.der import Attribute, certificate, encoded_name
@@ -58,20 +63,23 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
-def _security(files: Files, **tls: str) -> ListenerSecurity:
+def _config(files: Files, **tls: str) -> KafkaConfig:
     chosen: dict[str, Any] = {
         "client_auth": "required",
         "client_ca": str(files.authority.cert),
         "crl": str(files.crl),
         "principal_rules": RULES,
     }
-    kafka = KafkaConfig(
+    return KafkaConfig(
         listeners=("INTERNAL://127.0.0.1:0",),
         protocols={"INTERNAL": "SSL"},
         tls=KafkaTlsConfig(cert=str(files.server.cert), key=str(files.server.key), **(chosen | tls)),
         broker_principals=BrokerPrincipalsConfig(pattern="User:broker-{id}"),
     )
-    security, authorizer = listener_security(kafka, None)
+
+
+def _security(files: Files, **tls: str) -> ListenerSecurity:
+    security, authorizer = listener_security(_config(files, **tls), None)
     assert authorizer is not None
     authorizer.acls = Acls(
         {
@@ -147,6 +155,92 @@ async def test_nothing_is_done_for_other_certificates(
         await until(lambda: sum(listener.counters.rejected.values()) == 1)
     assert reason in caplog.text
     assert controller.requests == []
+
+
+async def test_revocation_ends_open_connections(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    controller, files = ControllerStub(ANSWERS), Files(tmp_path)
+    kafka = _config(files)
+    tls = listener_tls(kafka)
+    security, authorizer = listener_security(kafka, None, tls)
+    assert authorizer is not None
+    authorizer.acls = Acls({topic("of-alice"): [Acl("User:*", "*", Operation.ALL)]})
+    async with (
+        listening(controller, security=security["INTERNAL"]) as (listener, port),
+        connected(port, tls=_client_tls(files, files.alice)) as client,
+    ):
+        assert (await _created(client, "of-alice"))["of-alice"] is KioError.none
+
+        files.authority.revoke(files.alice)
+        for each in tls:
+            await each.refresh()
+
+        with pytest.raises((ConnectionError, EOFError)):
+            await _created(client, "of-alice")
+        assert len(controller.requests) == 1
+        assert listener.counters.rejected["unauthenticated"] == 1
+        assert "the files that verified it have changed" in caplog.text
+
+        async with connected(port, tls=_client_tls(files, files.broker)) as other:
+            assert (await _created(other, "of-alice"))["of-alice"] is KioError.none
+        with pytest.raises((ConnectionError, ssl.SSLError, EOFError)):
+            async with connected(port, tls=_client_tls(files, files.alice)) as again:
+                await _created(again, "of-alice")
+        assert len(controller.requests) == 2
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+async def test_expired_certificate_ends_its_connection(
+    files: Files, is_configured: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = ControllerStub(ANSWERS)
+    security = _security(files)
+    if not is_configured:
+        # As in a program that has a context of its own.
+        assert security.context is not None
+        security = ListenerSecurity(security.authentication, security.context, security.authorizer)
+    expires_s = expiry_in(files.alice.cert)
+    assert expires_s is not None
+    monkeypatch.setattr(server_tls, "time", SimpleNamespace(time=lambda: expires_s - 1))
+    async with (
+        listening(controller, security=security) as (listener, port),
+        connected(port, tls=_client_tls(files, files.alice)) as client,
+    ):
+        assert (await _created(client, "of-alice"))["of-alice"] is KioError.none
+
+        monkeypatch.setattr(server_tls, "time", SimpleNamespace(time=lambda: expires_s))
+
+        with pytest.raises((ConnectionError, EOFError)):
+            await _created(client, "of-alice")
+    assert len(controller.requests) == 1
+    assert listener.counters.rejected["unauthenticated"] == 1
+    assert "its certificate has expired" in caplog.text
+
+
+async def test_connection_that_fails_after_its_handshake_is_nobody(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL forgets the certificate. What arrived before is not handled as that of a client without one."""
+    controller = ControllerStub(ANSWERS)
+    tls = _client_tls(files, files.alice)
+    async with listening(controller, security=_security(files, client_auth="optional")) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        plain, cipher = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = tls.wrap_bio(plain, cipher, server_hostname="127.0.0.1")
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(cipher.read())
+                plain.write(await reader.read(65_536))
+        # In one piece: the server reads both before it looks at the certificate.
+        writer.write(cipher.read() + b"no TLS")
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        await until(lambda: listener.counters.connections == 0)
+    assert sum(listener.counters.rejected.values()) == 0
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_optional_certificate_leaves_others_anonymous(files: Files) -> None:

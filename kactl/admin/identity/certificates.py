@@ -1,7 +1,8 @@
 """Clients that identify themselves by a certificate, which TLS has verified."""
 
+import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +11,7 @@ from kactl.access.distinguished_name import subject_of
 from kactl.access.principal_rules import PrincipalRules
 from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
+from kactl.runtime.server_tls import ServerTls, certificate_of, has_valid_certificate
 
 _SCHEME: Final = "kactl"
 _USER: Final = "user"
@@ -30,22 +32,44 @@ class Certificates:
 
     Args:
         roles: by name.
+        accepts: returns whether the certificate of a connection's client still counts.
     """
 
-    def __init__(self, cluster: str, roles: Mapping[str, str], rules: PrincipalRules) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        roles: Mapping[str, str],
+        rules: PrincipalRules,
+        accepts: Callable[[ssl.SSLObject], bool] = has_valid_certificate,
+    ) -> None:
+        self._accepts = accepts
         self._cluster = cluster
         self._roles = {name: Role.of(role) for name, role in roles.items()}
         self._rules = rules
 
     @classmethod
-    def of(cls, api: ApiConfig, cluster: str) -> "Certificates":
+    def of(cls, api: ApiConfig, cluster: str, tls: ServerTls | None) -> "Certificates":
         """Returns those of a configuration."""
-        return cls(cluster, api.certificates, PrincipalRules(api.tls.principal_rules))
+        rules = PrincipalRules(api.tls.principal_rules)
+        return cls(cluster, api.certificates, rules, *([] if tls is None else [tls.accepts]))
 
-    def find(self, connection: ssl.SSLObject | ssl.SSLSocket | None) -> Holder | None:
-        """Returns the holder of the client's certificate; None if it has sent none, or no rule names it."""
-        encoded = None if connection is None else connection.getpeercert(binary_form=True)
-        if connection is None or not encoded:
+    def still_count(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Returns whether the client's certificate, which was verified when its connection began, would be accepted
+        now. True for a client without a certificate, and False if the connection has failed.
+        """
+        connection = _encryption(transport)
+        return connection is None or self._accepts(connection)
+
+    def find(self, transport: asyncio.BaseTransport | None) -> Holder | None:
+        """Returns the holder of the client's certificate; None if it has sent none, no rule names it, or the connection
+        has failed.
+        """
+        connection = _encryption(transport)
+        try:
+            encoded = None if connection is None else certificate_of(connection)
+        except ConnectionResetError:
+            return None
+        if connection is None or encoded is None:
             return None
         names: Any = (connection.getpeercert() or {}).get("subjectAltName", ())
         name = self._user([value for kind, value in names if kind == "URI"]) or self._subject(encoded)
@@ -67,3 +91,16 @@ class Certificates:
             return self._rules.name_of(subject_of(encoded)) or ""
         except MalformedCertificate:
             return ""
+
+
+def peer_certificate(transport: asyncio.BaseTransport | None) -> bytes | None:
+    """Returns the certificate of a client in DER; None if it has sent none. Raises ConnectionResetError if the
+    connection has failed."""
+    connection = _encryption(transport)
+    return None if connection is None else certificate_of(connection)
+
+
+def _encryption(transport: asyncio.BaseTransport | None) -> ssl.SSLObject | None:
+    """Returns the TLS of a connection; None for one in clear text."""
+    connection: ssl.SSLObject | None = None if transport is None else transport.get_extra_info("ssl_object")
+    return connection

@@ -111,21 +111,26 @@ class Credentials:
         return ticket, record
 
     @contextlib.contextmanager
-    def follow(self, record: TokenRecord | None, until_ms: int | None = None) -> Iterator[asyncio.Event]:
+    def follow(
+        self, record: TokenRecord | None, until_ms: int | None = None, holds: Callable[[], bool] = lambda: True
+    ) -> Iterator[asyncio.Event]:
         """Yield an event that is set when a token is revoked, rotated or expires, or a ticket expires.
 
         Args:
             until_ms: when the ticket expires; None without one.
+            holds: returns whether the client may still read for other reasons.
         """
         key = self._key
 
-        def holds(now_ms: int) -> bool:
+        def is_valid(now_ms: int) -> bool:
+            if not holds():
+                return False
             if until_ms is not None and (now_ms >= until_ms or self._key != key):
                 return False
             return record is None or self._tokens.holds(record, now_ms=now_ms)
 
         ended = asyncio.Event()
-        self._followed[ended] = holds
+        self._followed[ended] = is_valid
         try:
             yield ended
         finally:
@@ -144,8 +149,8 @@ class Credentials:
             if await anyio.to_thread.run_sync(self._seen) != self._versions:
                 await self._reload()
             now_ms = self._time_ms()
-            for ended, holds in self._followed.items():
-                if not holds(now_ms):
+            for ended, is_valid in self._followed.items():
+                if not is_valid(now_ms):
                     ended.set()
 
     async def catch_up(self) -> bool:

@@ -7,7 +7,8 @@ On listeners with SASL the login is a conversation:
         └─────────── anything else: the connection is closed, its body is not read ───────────┘
 
 A login is valid for some time. The peer renews it over the same connection by the same two requests, as the same
-principal; the first other request after the end of that time closes the connection.
+principal; the first other request after the end of that time closes the connection. So does the first one after the
+peer's certificate has expired, or the files have changed by which it was verified.
 
 Source: Kafka's SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
 """
@@ -17,7 +18,7 @@ import enum
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import anyio.to_thread
@@ -164,11 +165,14 @@ class Authentication:
         self._plain_checks = anyio.CapacityLimiter(_PLAIN_CHECKS)
         self._pace = Pace()
 
-    def login(self, host: str, certificate: bytes | None = None) -> "Login":
+    def login(
+        self, host: str, certificate: bytes | None = None, *, holds: Callable[[], bool] = lambda: True
+    ) -> "Login":
         """Returns the login of a new connection.
 
         Args:
             certificate: of the peer, in DER; None if it has none. It has been verified.
+            holds: returns whether the certificate would be accepted now.
 
         Raises:
             PeerRejected: the certificate's subject is not a principal.
@@ -177,7 +181,7 @@ class Authentication:
             return Login(self, host, None)
         if certificate is None:
             return Login(self, host, stranger(host, ANONYMOUS))
-        return Login(self, host, kafka_subject(self._name_of(certificate), peer=host))
+        return Login(self, host, kafka_subject(self._name_of(certificate), peer=host), holds)
 
     def _name_of(self, certificate: bytes) -> str:
         try:
@@ -249,11 +253,21 @@ class _State(enum.Enum):
 class Login:
     """The login of one connection.
 
+    Args:
+        holds: returns whether the peer's certificate, if it is its login, would be accepted now.
+
     Attributes:
         principal: of the last complete login; None before the first.
     """
 
-    def __init__(self, authentication: Authentication, host: str, principal: Principal | None) -> None:
+    def __init__(
+        self,
+        authentication: Authentication,
+        host: str,
+        principal: Principal | None,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._holds = holds
         self._authentication = authentication
         self._host = host
         self._state = _State.NO_MECHANISM
@@ -291,6 +305,11 @@ class Login:
             raise PeerRejected("unauthenticated", f"request {key} while the login is being renewed")
         elif self._ends_at is not None and _now_s() > self._ends_at:
             raise PeerRejected("unauthenticated", "the login has ended, and was not renewed")
+        elif not self._holds():
+            raise PeerRejected(
+                "unauthenticated",
+                "its certificate has expired, or the files that verified it have changed: it has to connect again",
+            )
 
     def on_handshake(self, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Returns the response to SaslHandshake, and whether the connection ends with it."""

@@ -6,6 +6,7 @@ demand a login (`authentication`) and decide about each request (`authorization`
 """
 
 import asyncio
+import functools
 import itertools
 import socket
 import ssl
@@ -21,12 +22,13 @@ from kactl.model import Broker, Endpoint
 from kactl.runtime.encryption import Encryption
 from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
+from kactl.runtime.server_tls import certificate_of, has_valid_certificate
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot
-from .authentication import LOGIN_TIMEOUT_S, Authentication
+from .authentication import LOGIN_TIMEOUT_S, Authentication, Login
 from .authorization import Authorization, OpenListener
 from .broker_handlers import BrokerHandlers
 from .config_handlers import ConfigHandlers
@@ -64,11 +66,13 @@ class ListenerSecurity(NamedTuple):
         tls: for protocols SSL and SASL_SSL; or a function that returns it for each connection. With another context
             clients cannot resume sessions whose certificate was verified before.
         authorizer: decides about requests; None to allow all.
+        accepts: returns whether the certificate of a connection's client still counts.
     """
 
     authentication: Authentication = Authentication()
     tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None
     authorizer: Authorizer | None = None
+    accepts: Callable[[ssl.SSLObject], bool] = has_valid_certificate
 
     @property
     def context(self) -> ssl.SSLContext | None:
@@ -348,7 +352,7 @@ class KafkaListener:
         self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
-        login = self._security(name).authentication.login(slot.address, _certificate(stream))
+        login = self._login(self._security(name), slot.address, stream)
         permits = Permits(
             login,
             slot,
@@ -371,6 +375,14 @@ class KafkaListener:
             peer=peer,
         )
 
+    def _login(self, security: ListenerSecurity, host: str, stream: Stream) -> Login:
+        encrypted: ssl.SSLObject | None = stream.transport.get_extra_info("ssl_object")
+        # Without verification OpenSSL asks for no certificate.
+        certificate = None if encrypted is None else certificate_of(encrypted)
+        if encrypted is None or certificate is None:
+            return security.authentication.login(host)
+        return security.authentication.login(host, certificate, holds=functools.partial(security.accepts, encrypted))
+
     def _relay(self, name: str) -> Relay:
         settings, is_checked = self._settings, name in self._authorizations
         return Relay(
@@ -382,14 +394,6 @@ class KafkaListener:
             credentials=(settings.credentials or BrokerCredentials()) if is_checked else None,
             allowed=(lambda: True) if is_checked else settings.relays_unread,
         )
-
-
-def _certificate(stream: Stream) -> bytes | None:
-    """Returns the peer's verified certificate in DER; None if it has sent none."""
-    encrypted = stream.transport.get_extra_info("ssl_object")
-    # Without verification OpenSSL asks for no certificate.
-    certificate: bytes | None = None if encrypted is None else encrypted.getpeercert(binary_form=True)
-    return certificate
 
 
 def _failed_tls(error: ssl.SSLError) -> str:
