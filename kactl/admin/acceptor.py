@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.runtime.encryption import PIECE, Encryption
-from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import HANDSHAKE_S
+from kactl.runtime.tls_turns import TlsTurns
 
 from .connections import Connection
 from .gate import Gate, Room
@@ -55,7 +55,7 @@ class Acceptor:
         self._make = make
         self._tls = tls
         self._buffer = memoryview(bytearray(PIECE))
-        self._handshakes = Handshakes()
+        self._tls_turns = TlsTurns()
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[Any]] = set()
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -123,9 +123,7 @@ class Acceptor:
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
         encryption = (
-            None
-            if self._tls is None
-            else Encryption(self._tls(), connection, self._buffer, handshakes=self._handshakes)
+            None if self._tls is None else Encryption(self._tls(), connection, self._buffer, turns=self._tls_turns)
         )
         try:
             await self._loop.connect_accepted_socket(lambda: encryption or connection, accepted)

@@ -17,12 +17,17 @@ from typing import Any, Final, cast
 
 from kactl.access.validity import has_expired
 
-from .handshakes import Handshakes
+from .tls_records import TlsRecords
+from .tls_turns import TlsTurns
 
 # What is received at a time: a record is not longer, except for its header.
 PIECE: Final = 16 * 1024
 # What is encrypted at a time: OpenSSL's buffer keeps the size that it once had.
 _WRITE_PIECE: Final = 64 * 1024
+# Records that end in one step. A peer that writes a byte at a time sends 700 in what is received at once.
+_RECORDS_MAX: Final = 16
+# Records without content after the handshake, such as updates of keys: Java sends one in 128 GB, OpenSSL none.
+EMPTY_MAX: Final = 32
 
 
 class Encryption(asyncio.BufferedProtocol):
@@ -32,7 +37,7 @@ class Encryption(asyncio.BufferedProtocol):
         protocol: receives the plain text.
         buffer: at least `PIECE` bytes, which all connections of an event loop may share, because received bytes are
             copied out of it at once. A buffered protocol may use the same one.
-        handshakes: of all connections that strangers open. None carries out each step at once.
+        turns: of all connections that strangers open. None carries out each step at once.
         server_hostname: of the client's side, which verifies it; None for the server's side.
 
     Attributes:
@@ -45,7 +50,7 @@ class Encryption(asyncio.BufferedProtocol):
         protocol: asyncio.BufferedProtocol | asyncio.Protocol,
         buffer: memoryview,
         *,
-        handshakes: Handshakes | None = None,
+        turns: TlsTurns | None = None,
         server_hostname: str | None = None,
     ) -> None:
         self._context = context
@@ -57,7 +62,13 @@ class Encryption(asyncio.BufferedProtocol):
         )
         self._peer_certificate: object = None
         self._loop = asyncio.get_running_loop()
-        self._handshakes = handshakes
+        self._turns = turns
+        self._records = TlsRecords()
+        # Received, and not decrypted yet; nothing more is received then.
+        self._held = b""
+        self._waits = False
+        # Records whose end was read by OpenSSL, less those that had content.
+        self._empty = 0
         self.secured: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_connected = False
@@ -98,14 +109,16 @@ class Encryption(asyncio.BufferedProtocol):
         return self._shared
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._incoming.write(self._shared[:nbytes])
-        if self._handshakes is None or self.secured.done():
+        if self._turns is None:
+            self._incoming.write(self._shared[:nbytes])
             self._advance()
-        elif not self._handshakes.take(self._shake):
-            # Nothing more is received until then.
-            self._socket.pause_reading()
+        else:
+            self._held += self._shared[:nbytes]
+            self._proceed(self._turns)
 
     def eof_received(self) -> bool:
+        self._incoming.write(self._held)
+        self._held = b""
         self._incoming.write_eof()
         self._advance()
         return False  # TLS ends both directions at once
@@ -196,13 +209,35 @@ class Encryption(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         if not self._is_paused and not self._is_over:
             self._advance()
-        if not self._is_paused and not self.is_closing():
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Decrypt what is held, and then receive more."""
+        if self._turns is not None:
+            self._proceed(self._turns)
+        if not self._is_paused and not self._waits and not self.is_closing():
             self._socket.resume_reading()
 
-    def _shake(self) -> None:
-        """Continue the handshake in its turn."""
-        if not self.is_closing():
-            self._resume()
+    def _proceed(self, turns: TlsTurns) -> None:
+        """Decrypt what is held, some records in each turn, until one has to be waited for or reading is paused."""
+        while self._held and not self._waits and not self._is_paused and not self.is_closing():
+            mine = turns.records if self.secured.done() else turns.handshakes
+            if not mine.take(self._step):
+                self._waits = True
+                self._socket.pause_reading()
+
+    def _step(self) -> None:
+        """Decrypt some records of those that are held."""
+        is_late, self._waits = self._waits, False
+        if self.is_closing():
+            return
+        size, ends = self._records.take(self._held, _RECORDS_MAX)
+        self._incoming.write(self._held[:size])
+        self._held = self._held[size:]
+        self._empty += ends
+        self._advance()
+        if is_late:
+            self._read_on()
 
     def _advance(self) -> None:
         """Continue the handshake, or deliver plain text until more has to be received or reading is paused."""
@@ -210,6 +245,7 @@ class Encryption(asyncio.BufferedProtocol):
             if not self.secured.done():
                 self._tls.do_handshake()
                 self._verify_resumed()
+                self._empty = 0
                 # Kept, because OpenSSL does not tell after the connection has failed.
                 self._peer_certificate = self._tls.getpeercert()
                 self.secured.set_result(None)
@@ -218,7 +254,10 @@ class Encryption(asyncio.BufferedProtocol):
             while not self._is_paused and not self._is_over:
                 self._deliver()
         except ssl.SSLWantReadError:
-            pass
+            if self._empty > EMPTY_MAX and self.secured.done():
+                text = f"more than {EMPTY_MAX} records without content after the handshake"
+                self._fail(ssl.SSLError(ssl.SSL_ERROR_SSL, text))
+                return
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
             self._end(error)
             return
@@ -255,6 +294,7 @@ class Encryption(asyncio.BufferedProtocol):
             if not data:
                 raise ssl.SSLZeroReturnError
             self._protocol.data_received(data)
+        self._empty = max(0, self._empty - 1)
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self._socket.is_closing():

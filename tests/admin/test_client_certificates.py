@@ -28,7 +28,7 @@ from kactl.runtime.certificate_file import expiry_in
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl
 from tests.support.certificates import Authority, Signed
-from tests.support.handshake_turns import observed_turns
+from tests.support.observed_turns import observed_turns
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60

@@ -186,9 +186,12 @@ class _Received:
     async def peek(self, size: int) -> bytes:
         return self._data[:size]
 
-    async def read(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         piece, self._data = self._data[:size], self._data[size:]
         return piece
+
+    async def read(self, size: int) -> bytes:
+        return self.take(size)
 
     async def readexactly(self, size: int) -> bytes:
         piece = await self.read(size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from kactl.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.errors import MalformedMessage
+from kactl.runtime.tls_records import TlsRecords
 from kactl.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
 from kactl.stores.formats import access, admin_records, records, registration
 from kactl.stores.formats.json_text import Malformed
@@ -123,6 +124,24 @@ def _digest_trusts(message: bytes) -> bytes:
     raise Violation("a server without the password has been trusted")
 
 
+def _record_ends(data: bytes) -> list[int]:
+    """Returns how many records end in the data, received as a whole and in two pieces."""
+    counts = []
+    for pieces in ([data], [data[: len(data) // 3], data[len(data) // 3 :]]):
+        records, count = TlsRecords(), 0
+        for piece in pieces:
+            left = piece
+            while left:
+                taken, ends = records.take(left, 16)
+                if not taken or ends > 16:
+                    raise Violation(f"{taken} bytes and {ends} ends were taken")
+                left, count = left[taken:], count + ends
+        counts.append(count)
+    if counts[0] != counts[1]:
+        raise Violation(f"other records end in pieces than as a whole: {counts}")
+    return counts
+
+
 def targets() -> list[Target]:
     """Returns all targets, with what was recorded among their seeds."""
     return [
@@ -158,6 +177,7 @@ def _targets() -> list[Target]:
     return [
         Target("certificate", subject_of, (MalformedCertificate,), [*certificates, *_NO_SUBJECTS]),
         Target("validity of a certificate", expiry_of, (MalformedCertificate,), [*certificates, *_validities()]),
+        Target("TLS records", _record_ends, (), [b"\x17\x03\x03\0\x05hello" * count for count in (1, 3, 50)]),
         Target(
             "principal rules",
             lambda data: PrincipalRules(data.decode(errors="replace")),

@@ -44,7 +44,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "kactl/access/tokens.py": ("tests/access/test_tokens.py", "tests/access/test_token_cost.py"),
     "kactl/access/validity.py": ("tests/access/test_validity.py",),
     "kactl/runtime/encryption.py": ("tests/transports/kafka/listener/test_encryption.py",),
-    "kactl/runtime/handshakes.py": ("tests/runtime/test_handshakes.py",),
+    "kactl/runtime/tls_records.py": ("tests/runtime/test_tls_records.py",),
+    "kactl/runtime/tls_turns.py": ("tests/runtime/test_tls_turns.py",),
     "kactl/runtime/server_tls.py": (
         "tests/runtime/test_server_tls.py",
         "tests/admin/test_served_certificates.py",

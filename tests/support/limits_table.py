@@ -18,7 +18,7 @@ from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
-from kactl.runtime import handshakes
+from kactl.runtime import encryption, tls_turns
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
 from kactl.stores.etcd import calls as etcd_calls
@@ -193,10 +193,11 @@ def _kafka() -> Iterator[Limit]:
 
 def _logins() -> Iterator[Limit]:
     yield Limit(
-        "TLS handshakes of all peers of one interface",
-        f"{handshakes.SLICE_S * 1000:g} ms in each iteration of the event loop",
+        "TLS handshakes of all peers of one interface; what they send afterwards",
+        f"{tls_turns.SLICE_S * 1000:g} ms each in each iteration of the event loop",
         "they wait",
     )
+    yield Limit("TLS records without content after the handshake of a peer", f"{encryption.EMPTY_MAX}", "closed")
     yield Limit("message of SCRAM", size(scram.MESSAGE_BYTES_MAX), "the login fails")
     yield Limit("iterations that a server of SCRAM may demand", f"{scram.ITERATIONS_MAX:,}", "the login fails")
     yield Limit(

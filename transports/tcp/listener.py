@@ -20,8 +20,8 @@ from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
 from kactl.runtime.addresses import group_of
 from kactl.runtime.encryption import PIECE, Encryption
-from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
+from kactl.runtime.tls_turns import TlsTurns
 
 from .addresses import Address, Exposure, resolve
 from .framing import Kind, Message, frames_of, recognised
@@ -80,7 +80,7 @@ class Listener:
         self._known: dict[str, None] = {}
         self._warn_at = 0.0
         self._buffer = memoryview(bytearray(PIECE))
-        self._handshakes = Handshakes()
+        self._tls_turns = TlsTurns()
 
     async def open(self) -> None:
         """Bind and listen.
@@ -221,7 +221,7 @@ class Listener:
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: link, accepted)
             return link
-        encryption = Encryption(self._tls.server_context(), link, self._buffer, handshakes=self._handshakes)
+        encryption = Encryption(self._tls.server_context(), link, self._buffer, turns=self._tls_turns)
         await loop.connect_accepted_socket(lambda: encryption, accepted)
         await encryption.handshake(self._limits.handshake_ms / 1000)
         return link

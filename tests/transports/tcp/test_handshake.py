@@ -39,7 +39,7 @@ from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
-from tests.support.handshake_turns import observed_turns
+from tests.support.observed_turns import observed_turns
 from tests.support.tls_connection import Connected
 
 from .support import RawClient, hello_of, raw_client

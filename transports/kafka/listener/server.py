@@ -20,9 +20,9 @@ from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
 from kactl.runtime.encryption import Encryption
-from kactl.runtime.handshakes import Handshakes
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import certificate_of, has_valid_certificate
+from kactl.runtime.tls_turns import TlsTurns
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
 
@@ -208,7 +208,7 @@ class KafkaListener:
         self._accepted: dict[asyncio.Task[None], tuple[socket.socket, Slot]] = {}
         self._acceptors: list[Acceptor] = []
         self._buffer = shared_buffer()
-        self._handshakes = Handshakes()
+        self._tls_turns = TlsTurns()
 
     def _security(self, name: str) -> ListenerSecurity:
         return self._settings.security.get(name, OPEN)
@@ -312,7 +312,7 @@ class KafkaListener:
         try:
             tls = self._security(name).context
             made = Stream(self._buffer, on_lost)
-            encryption = None if tls is None else Encryption(tls, made, self._buffer, handshakes=self._handshakes)
+            encryption = None if tls is None else Encryption(tls, made, self._buffer, turns=self._tls_turns)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption or made, accepted)
             if encryption is not None:
                 await encryption.handshake(LOGIN_TIMEOUT_S)

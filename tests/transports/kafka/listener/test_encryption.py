@@ -20,10 +20,11 @@ import pytest
 
 import kactl.runtime.encryption as encryption_module
 from kactl.runtime.certificate_file import expiry_in
-from kactl.runtime.encryption import Encryption
-from kactl.runtime.handshakes import Handshakes
+from kactl.runtime.encryption import EMPTY_MAX, Encryption
+from kactl.runtime.tls_turns import TlsTurns, Turns
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
 from tests.support.certificates import Authority, Signed
+from tests.support.key_updates import update_key
 
 from .attack.run import serving
 
@@ -348,16 +349,16 @@ Facing = tuple[Encryption, RawPeer]
 Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
 
 
-class Late(Handshakes):
-    """Handshakes each of whose steps is carried out in the next iteration of the loop."""
+class Late(Turns):
+    """Turns of which each is in the next iteration of the loop."""
 
     def take(self, step: Callable[[], None]) -> bool:
         asyncio.get_running_loop().call_soon(step)
         return False
 
 
-class Held(Handshakes):
-    """Handshakes whose steps the test carries out."""
+class Held(Turns):
+    """Turns whose steps the test carries out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,15 +369,21 @@ class Held(Handshakes):
         return False
 
 
-@pytest.fixture(params=[None, Handshakes, Late], ids=["without turns", "with turns", "with late turns"])
+def _turns_of(handshakes: Turns, records: Turns) -> TlsTurns:
+    turns = TlsTurns()
+    turns.handshakes, turns.records = handshakes, records
+    return turns
+
+
+@pytest.fixture(params=[None, Turns, Late], ids=["without turns", "with turns", "with late turns"])
 def facing(request: pytest.FixtureRequest, authority: Authority, signed: Signed) -> Connect:
     """Connects a protocol with a peer. The handshake has not begun."""
 
     @asynccontextmanager
     async def connect(protocol: Whole | Buffered) -> AsyncIterator[Facing]:
         with contextlib.closing(_Pair()) as pair:
-            handshakes = request.param and request.param()
-            encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
+            turns = request.param and _turns_of(request.param(), request.param())
+            encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=turns)
             async with asyncio.timeout(HANDSHAKE_S):
                 await pair.serve(encryption)
                 yield encryption, RawPeer(pair.theirs, _client_tls(authority))
@@ -599,7 +606,7 @@ async def test_bytes_before_a_turn_stay_at_the_peer(signed: Signed, authority: A
     """A stranger cannot fill memory while its handshake waits, and what it sent is not lost."""
     handshakes, protocol = Held(), Whole()
     with contextlib.closing(_Pair()) as pair:
-        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(handshakes, Turns()))
         async with asyncio.timeout(HANDSHAKE_S):
             await pair.serve(encryption)
             peer = RawPeer(pair.theirs, _client_tls(authority))
@@ -617,13 +624,104 @@ async def test_bytes_before_a_turn_stay_at_the_peer(signed: Signed, authority: A
         encryption.abort()
 
 
+@asynccontextmanager
+async def sending(authority: Authority, signed: Signed, *parts: bytes) -> AsyncIterator[tuple[Encryption, Whole, Held]]:
+    """Connects a protocol with a peer that has sent some records. The test carries out the turns of records."""
+    records, protocol = Held(), Whole()
+    with contextlib.closing(_Pair()) as pair:
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(Turns(), records))
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            peer = RawPeer(pair.theirs, _client_tls(authority))
+            await _shake_hands(encryption, peer)
+            for part in parts:
+                peer.tls.write(part)
+            await peer.flush()
+            yield encryption, protocol, records
+        encryption.abort()
+
+
+async def test_small_records_take_turns(signed: Signed, authority: Authority) -> None:
+    """Each costs as much as a large one, and 700 of them are received at once."""
+    parts = [bytes([number]) for number in range(100)]
+    received = []
+    async with sending(authority, signed, *parts) as (encryption, protocol, records):
+        while len(protocol.data) < len(parts):
+            step = await records.steps.get()
+            await _turns()
+            # Nothing is received while the turn is waited for.
+            assert records.steps.empty()
+            assert not encryption._socket.is_reading()
+            before = len(protocol.data)
+            step()
+            received.append(len(protocol.data) - before)
+        assert protocol.data == b"".join(parts)
+        assert encryption._socket.is_reading()
+
+    assert received == [16, 16, 16, 16, 16, 16, 4]
+
+
+async def test_large_records_of_one_receipt_are_one_step(signed: Signed, authority: Authority) -> None:
+    async with sending(authority, signed, *8 * [bytes(1000)]) as (_, protocol, records):
+        (await records.steps.get())()
+        assert len(protocol.data) == 8000
+
+
+async def test_small_records_take_turns_after_a_pause(signed: Signed, authority: Authority) -> None:
+    """What was received before the pause is not decrypted in one step at its end."""
+    async with sending(authority, signed, *50 * [b"x"]) as (encryption, protocol, records):
+        step = await records.steps.get()
+        encryption.pause_reading()
+        step()
+        await _turns()
+        assert protocol.data == b""
+        assert records.steps.empty()
+
+        encryption.resume_reading()
+        step = await records.steps.get()
+        assert len(protocol.data) == 16
+        step()
+        assert len(protocol.data) == 32
+
+
+async def test_records_before_an_end_are_delivered(signed: Signed, authority: Authority) -> None:
+    async with sending(authority, signed, *50 * [b"x"]) as (encryption, protocol, records):
+        step = await records.steps.get()
+        encryption.eof_received()
+        step()
+        await protocol.ended()
+        assert (protocol.data, protocol.events) == (50 * b"x", ["made", "eof", "lost"])
+
+
+@pytest.mark.parametrize("count", [EMPTY_MAX, EMPTY_MAX + 1])
+async def test_peer_that_updates_its_key_all_the_time_is_cut(count: int, facing: Connect) -> None:
+    """Each update costs 30 µs, and a stranger can send 600 of them in 16 KB."""
+    protocol = Whole()
+    async with facing(protocol) as (encryption, peer):
+        await _shake_hands(encryption, peer)
+        for number in range(count):
+            update_key(peer.tls)
+            if number % 2:
+                # What has content does not make up for it.
+                peer.tls.write(b"x")
+        await peer.flush()
+        if encryption._turns is None or count <= EMPTY_MAX:
+            await peer.send(b"last")
+            await protocol.until(lambda: protocol.data.endswith(b"last"))
+            assert protocol.events == ["made"]
+        else:
+            await protocol.ended()
+            assert protocol.data == b"x" * (count // 2)
+            assert "more than 32 records without content" in str(protocol.error)
+
+
 @pytest.mark.parametrize("is_lost", [False, True], ids=["aborted", "lost"])
 async def test_turn_of_a_connection_that_has_ended_does_nothing(
     signed: Signed, authority: Authority, is_lost: bool
 ) -> None:
     handshakes, protocol = Held(), Whole()
     with contextlib.closing(_Pair()) as pair:
-        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), handshakes=handshakes)
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(handshakes, Turns()))
         async with asyncio.timeout(HANDSHAKE_S):
             await pair.serve(encryption)
             shaking = asyncio.create_task(RawPeer(pair.theirs, _client_tls(authority)).handshake())

@@ -1,16 +1,16 @@
-"""Turns of handshakes: so much in each iteration of the loop, in order, and none is forgotten."""
+"""Turns of TLS connections: so much in each iteration of the loop, in order, and none is forgotten."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from kactl.runtime.handshakes import SLICE_S, Handshakes
+from kactl.runtime.tls_turns import SLICE_S, Turns
 
 pytestmark = pytest.mark.anyio
 
 
-class Turns:
+class Observed:
     """Turns of steps with given durations.
 
     Attributes:
@@ -21,7 +21,7 @@ class Turns:
         self.now_s = 0.0
         self.done: list[tuple[int, str]] = []
         self.iteration = 0
-        self._handshakes = Handshakes(lambda: self.now_s)
+        self.turns = Turns(lambda: self.now_s)
 
     def take(self, name: str, taken_s: float, then: Callable[[], object] = lambda: None) -> bool:
         def step() -> None:
@@ -29,7 +29,7 @@ class Turns:
             self.done.append((self.iteration, name))
             then()
 
-        return self._handshakes.take(step)
+        return self.turns.take(step)
 
     async def next(self) -> None:
         """Continue in the next iteration, after its turns."""
@@ -43,14 +43,14 @@ class Turns:
 
 
 async def test_steps_of_one_slice_are_carried_out_at_once() -> None:
-    turns = Turns()
+    turns = Observed()
     for number in range(3):
         assert turns.take(f"{number}", SLICE_S / 4)
     assert [name for _, name in turns.done] == ["0", "1", "2"]
 
 
 async def test_steps_beyond_a_slice_wait_in_order() -> None:
-    turns = Turns()
+    turns = Observed()
     at_once = [turns.take(f"{number}", SLICE_S / 2) for number in range(7)]
     await turns.until(7)
 
@@ -62,7 +62,7 @@ async def test_steps_beyond_a_slice_wait_in_order() -> None:
 
 
 async def test_long_step_is_alone_in_its_iteration() -> None:
-    turns = Turns()
+    turns = Observed()
     for number in range(3):
         turns.take(f"{number}", 10 * SLICE_S)
     await turns.until(3)
@@ -71,7 +71,7 @@ async def test_long_step_is_alone_in_its_iteration() -> None:
 
 
 async def test_new_step_does_not_precede_those_that_wait() -> None:
-    turns = Turns()
+    turns = Observed()
     turns.take("first", SLICE_S)
     turns.take("waits", 0.0, then=lambda: turns.take("made by it", 0.0))
     assert not turns.take("waits too", 0.0)
@@ -81,7 +81,7 @@ async def test_new_step_does_not_precede_those_that_wait() -> None:
 
 
 async def test_slice_of_the_next_iteration_is_whole() -> None:
-    turns = Turns()
+    turns = Observed()
     assert turns.take("first", SLICE_S)
     assert not turns.take("waits", 0.0)
     await turns.until(2)
@@ -92,7 +92,7 @@ async def test_slice_of_the_next_iteration_is_whole() -> None:
 
 
 async def test_steps_after_one_that_raises_are_carried_out() -> None:
-    turns, errors = Turns(), []
+    turns, errors = Observed(), []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
 
     turns.take("first", SLICE_S)
@@ -105,8 +105,8 @@ async def test_steps_after_one_that_raises_are_carried_out() -> None:
 
 
 async def test_nothing_is_scheduled_without_steps() -> None:
-    turns = Turns()
+    turns = Observed()
     turns.take("first", 0.0)
     await turns.next()
 
-    assert not turns._handshakes._is_scheduled
+    assert not turns.turns._is_scheduled
