@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.figures import Results, read
+from bench.race.phases import PHASES
 from tests.support.processes import Process
 from tests.support.zookeeper_fixtures import jars
 
@@ -18,6 +19,7 @@ BROKERS, PARTITIONS, REPLICAS = 3, 60, 3
 SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--zookeeper-heap", "128"]
 SMALL += ["--stand-by", "0.5", "--rest", "0.2"]  # enough at this size
 RACE_S = 300.0
+LAST = list(PHASES)[-1]
 STOP_S = 60.0
 
 TOLD = {"isr", "metadata", "total", "first request"}
@@ -122,7 +124,8 @@ def test_incomplete_run_is_reported_and_fails_the_race(jars: str, tmp_path: Path
 
     assert code == 1
     assert f"not completed: {BROKERS}x{PARTITIONS} kactl, run 1" in race.text
-    assert read(output).figures == {}
+    # The first look of a phase may come after everything has been received, if the machine is busy.
+    assert not [name for name in read(output).figures if f"/{LAST}/" in name]
     assert not processes_of(tmp_path)
 
 
