@@ -78,7 +78,7 @@ class _Rolled:
 
     def __init__(self, folder: Path, ibp: str, protocol: str) -> None:
         self.folder = folder
-        self._protocol = protocol
+        self.protocol = protocol
         self.zookeeper = ZooKeeperServer(folder / "zookeeper")
         self.cluster = Cluster(
             folder, zookeeper=self.zookeeper.connect(CHROOT), racks=[None, None], ibp=ibp, overrides=_FEW
@@ -90,13 +90,13 @@ class _Rolled:
 
     def principal(self, name: object) -> str:
         """Returns the principal of kactl or of a broker on the listener SECURE."""
-        return f"User:CN={name}" if self._protocol == "SSL" else f"User:{name}"
+        return f"User:CN={name}" if self.protocol == "SSL" else f"User:{name}"
 
     def kactl_on(self, *names: str, **settings: str) -> None:
         """Configure kactl with a secure listener, which it also uses to reach the brokers."""
         ports = {"INTERNAL": self.kactl.internal_port, "SECURE": self.kactl.secure_port}
         lines = "".join(f"{key.replace('_', '-')} = {value}\n" for key, value in settings.items())
-        if self._protocol == "SASL_SSL":
+        if self.protocol == "SASL_SSL":
             required = ""
             password = secret_file(self.kactl.folder / "kactl.password", KACTL_PASSWORD)
             own = f'sasl-mechanism = "SCRAM-SHA-512"\nusername = "kactl"\npassword-file = "{password}"\n'
@@ -108,7 +108,7 @@ class _Rolled:
 listeners = {json.dumps([f"{name}://127.0.0.1:{ports[name]}" for name in names])}
 visible-on = {json.dumps(names)}
 {lines}[kafka.protocols]
-SECURE = "{self._protocol}"
+SECURE = "{self.protocol}"
 [kafka.tls]
 cert = "{self._certificate.cert}"
 key = "{self._certificate.key}"
@@ -143,17 +143,27 @@ ca = "{self._authority.cert}"
             "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
             "listener.name.secure.scram-sha-512.sasl.jaas.config": login_setting(name, BROKER_PASSWORD),
         }
-        if self._protocol == "SSL":
+        if self.protocol == "SSL":
             login = {"listener.name.secure.ssl.client.auth": "required"}
         return login | {
             "listeners": listeners,
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,SECURE:{self._protocol},CLIENT:PLAINTEXT",
+            "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,SECURE:{self.protocol},CLIENT:PLAINTEXT",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(both),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._authority.cert),
         }
+
+    def trust_another_authority(self) -> None:
+        """Add an authority to those of the brokers' certificates, as before one is replaced."""
+        loaded = self.kactl.log.count("has been loaded again")
+        added = Authority(self.folder, "added").cert.read_text(encoding="ascii")
+        with self._authority.cert.open("a", encoding="ascii") as file:
+            file.write(added)
+        self.kactl.until(
+            lambda: self.kactl.log.count("has been loaded again") > loaded, "the authorities are loaded again", WAIT_S
+        )
 
     def create_users(self) -> None:
         """Store the users that `kafka-configs` would."""
@@ -234,6 +244,12 @@ def test_roll_to_logins_over_tls_takes_no_partition_offline(rolled: _Rolled) -> 
             super_users=";".join([*brokers, rolled.principal("kactl"), "User:ANONYMOUS"]),
         )
         traffic.wait_acknowledged(100, WAIT_S)
+        if rolled.protocol == "SSL":
+            rolled.trust_another_authority()
+            # Broker 1 leads, and adds the returning replicas to the ISR over a connection that it has used before.
+            rolled.cluster[2].restart()
+            rolled.rest("replicas return over connections that are verified anew")
+            assert "the files that verified it have changed" in kactl.log
         traffic.finish(WAIT_S)
 
     assert unled.looks > 20
