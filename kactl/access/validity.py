@@ -4,6 +4,7 @@ Source: RFC 5280, 4.1.2.5.
 """
 
 import datetime
+import functools
 import re
 from typing import Final
 
@@ -28,9 +29,15 @@ def has_expired(certificate: bytes, now_s: float) -> bool:
         now_s: in seconds since 1970.
     """
     try:
-        return expiry_of(certificate) <= now_s
+        return _known_expiry(certificate) <= now_s
     except MalformedCertificate:
         return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_expiry(certificate: bytes) -> float:
+    """Returns the end of a certificate's validity, which each request over a connection is compared with."""
+    return expiry_of(certificate)
 
 
 def expiry_of(certificate: bytes) -> float:

@@ -107,6 +107,7 @@ class ServerPolicy:
                 "the certificate of this connection has expired, the files that verified it have changed, or the "
                 "connection has failed: connect again",
                 code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                headers={"WWW-Authenticate": _BEARER},
                 closes=True,
             )
         known = identify(http, self._credentials, self._certificates)
@@ -239,7 +240,7 @@ class MountedPolicy:
         try:
             certificate = peer_certificate(http.transport)
         except ConnectionResetError as error:
-            raise self._refused(HTTPStatus.UNAUTHORIZED, str(error)) from None
+            raise self._refused(HTTPStatus.UNAUTHORIZED, str(error), {"WWW-Authenticate": _CHALLENGE}) from None
         request = AccessRequest(http.method, http.path, http.headers.copy(), http.remote, certificate, http)
         principal = await self._decide(self._access.authenticate, request)
         if principal is None:

@@ -37,7 +37,8 @@ class Encryption(asyncio.BufferedProtocol):
         protocol: receives the plain text.
         buffer: at least `PIECE` bytes, which all connections of an event loop may share, because received bytes are
             copied out of it at once. A buffered protocol may use the same one.
-        turns: of all connections that strangers open. None carries out each step at once.
+        turns: of all connections that strangers open. None for a peer that this program has chosen: its bytes are
+            decrypted at once, and its records have no limit.
         server_hostname: of the client's side, which verifies it; None for the server's side.
 
     Attributes:
@@ -64,8 +65,9 @@ class Encryption(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._turns = turns
         self._records = TlsRecords()
-        # Received, and not decrypted yet; nothing more is received then.
+        # Received, and not decrypted yet: a step waits for its turn, or reading is paused.
         self._held = b""
+        # Whether a step waits for its turn. Nothing is received then.
         self._waits = False
         # Records whose end was read by OpenSSL, less those that had content.
         self._empty = 0

@@ -18,7 +18,11 @@ class TlsRecords:
         self._missing = 0
 
     def take(self, content: bytes | memoryview, ends_max: int) -> tuple[int, int]:
-        """Returns how many of the next bytes contain the ends of at most so many records, and how many they contain."""
+        """Take bytes up to the end of that many records, or all of them.
+
+        Returns:
+            the number of bytes, and the number of records that end in them.
+        """
         at = ends = 0
         while at < len(content):
             if not self._missing:

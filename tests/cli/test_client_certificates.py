@@ -1,8 +1,7 @@
 """Clients with certificates on a listener of protocol SSL: whom the configuration lets in, and under which name."""
 
-import asyncio
-import contextlib
 import datetime
+import socket
 import ssl
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +21,11 @@ from kactl.runtime import server_tls
 from kactl.runtime.certificate_file import expiry_in
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener.authentication import Authentication
+from kactl.transports.kafka.listener.server import login_of
 from tests.access.der import Attribute, certificate, encoded_name
 from tests.support.certificates import Authority, Signed
+from tests.support.raw_peer import RawPeer
+from tests.support.tls_connection import Connected
 from tests.transports.kafka.listener.client import Client, connected, request_class
 from tests.transports.kafka.listener.listener_stub import ControllerStub, listening, until
 
@@ -223,24 +225,24 @@ async def test_connection_that_fails_after_its_handshake_is_nobody(
     controller = ControllerStub(ANSWERS)
     tls = _client_tls(files, files.alice)
     async with listening(controller, security=_security(files, client_auth="optional")) as (listener, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        plain, cipher = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = tls.wrap_bio(plain, cipher, server_hostname="127.0.0.1")
-        while True:
-            try:
-                client.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                writer.write(cipher.read())
-                plain.write(await reader.read(65_536))
-        # In one piece: the server reads both before it looks at the certificate.
-        writer.write(cipher.read() + b"no TLS")
-        with contextlib.suppress(ConnectionError):
-            await reader.read()
-        writer.close()
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            peer = RawPeer(raw, tls)
+            # The server reads both at once: the last message of the handshake, and what is none.
+            await peer.handshake(then=b"no TLS")
+            await peer.until_closed()
         await until(lambda: listener.counters.connections == 0)
     assert sum(listener.counters.rejected.values()) == 0
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_failed_connection_is_not_logged_in_as_one_without_a_certificate(files: Files) -> None:
+    """If the failure is not noticed before."""
+    security = _security(files, client_auth="optional")
+    assert security.context is not None
+    failed = Connected(security.context, _client_tls(files, files.alice), fails=True).accepting
+    stream: Any = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: failed))
+    with pytest.raises(ConnectionResetError):
+        login_of(security, "127.0.0.1", stream)
 
 
 async def test_optional_certificate_leaves_others_anonymous(files: Files) -> None:

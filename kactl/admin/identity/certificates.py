@@ -50,8 +50,8 @@ class Certificates:
     @classmethod
     def of(cls, api: ApiConfig, cluster: str, tls: ServerTls | None) -> "Certificates":
         """Returns those of a configuration."""
-        rules = PrincipalRules(api.tls.principal_rules)
-        return cls(cluster, api.certificates, rules, *([] if tls is None else [tls.accepts]))
+        accepts = has_valid_certificate if tls is None else tls.accepts
+        return cls(cluster, api.certificates, PrincipalRules(api.tls.principal_rules), accepts)
 
     def still_count(self, transport: asyncio.BaseTransport | None) -> bool:
         """Returns whether the client's certificate, which was verified when its connection began, would be accepted
@@ -64,14 +64,13 @@ class Certificates:
         """Returns the holder of the client's certificate; None if it has sent none, no rule names it, or the connection
         has failed.
         """
-        connection = _encryption(transport)
         try:
-            encoded = None if connection is None else certificate_of(connection)
+            encoded = peer_certificate(transport)
         except ConnectionResetError:
             return None
-        if connection is None or encoded is None:
+        if transport is None or encoded is None:
             return None
-        names: Any = (connection.getpeercert() or {}).get("subjectAltName", ())
+        names: Any = (transport.get_extra_info("peercert") or {}).get("subjectAltName", ())
         name = self._user([value for kind, value in names if kind == "URI"]) or self._subject(encoded)
         return None if not name else Holder(name, self._roles.get(name, Role.NONE))
 
@@ -94,8 +93,11 @@ class Certificates:
 
 
 def peer_certificate(transport: asyncio.BaseTransport | None) -> bytes | None:
-    """Returns the certificate of a client in DER; None if it has sent none. Raises ConnectionResetError if the
-    connection has failed."""
+    """Returns the certificate of a client in DER; None if it has sent none.
+
+    Raises:
+        ConnectionResetError: the connection has failed.
+    """
     connection = _encryption(transport)
     return None if connection is None else certificate_of(connection)
 

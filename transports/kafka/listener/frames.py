@@ -117,7 +117,7 @@ class Frames:
         return content
 
     async def _some(self, size: int) -> bytes:
-        # What has been received needs no time limit, whose set-up would take longer than this.
+        # Bytes that have arrived are taken without a time limit: to set one up takes longer than to take them.
         piece = self._stream.take(size) or await self._next(size)
         if not piece:
             raise PeerRejected("truncated", "the peer closed in the middle of a frame")

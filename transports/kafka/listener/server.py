@@ -352,7 +352,7 @@ class KafkaListener:
         self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
-        login = self._login(self._security(name), slot.address, stream)
+        login = login_of(self._security(name), slot.address, stream)
         permits = Permits(
             login,
             slot,
@@ -375,14 +375,6 @@ class KafkaListener:
             peer=peer,
         )
 
-    def _login(self, security: ListenerSecurity, host: str, stream: Stream) -> Login:
-        encrypted: ssl.SSLObject | None = stream.transport.get_extra_info("ssl_object")
-        # Without verification OpenSSL asks for no certificate.
-        certificate = None if encrypted is None else certificate_of(encrypted)
-        if encrypted is None or certificate is None:
-            return security.authentication.login(host)
-        return security.authentication.login(host, certificate, holds=functools.partial(security.accepts, encrypted))
-
     def _relay(self, name: str) -> Relay:
         settings, is_checked = self._settings, name in self._authorizations
         return Relay(
@@ -394,6 +386,21 @@ class KafkaListener:
             credentials=(settings.credentials or BrokerCredentials()) if is_checked else None,
             allowed=(lambda: True) if is_checked else settings.relays_unread,
         )
+
+
+def login_of(security: ListenerSecurity, host: str, stream: Stream) -> Login:
+    """Returns the login of a connection that has just begun.
+
+    Raises:
+        ConnectionResetError: it has failed already.
+        PeerRejected: the subject of its certificate is not a principal.
+    """
+    encrypted: ssl.SSLObject | None = stream.transport.get_extra_info("ssl_object")
+    # Without verification OpenSSL asks for no certificate.
+    certificate = None if encrypted is None else certificate_of(encrypted)
+    if encrypted is None or certificate is None:
+        return security.authentication.login(host)
+    return security.authentication.login(host, certificate, holds=functools.partial(security.accepts, encrypted))
 
 
 def _failed_tls(error: ssl.SSLError) -> str:

@@ -36,8 +36,8 @@ COLUMNS: Final = KEY_COLUMNS + columns(
     leader            id     [new leader] the new leader
     prev_leader       id     the previous leader
     prev_isr          ids    [last in sync] the last ISR before it that was not empty
-    evidence          texts  why it counts as unclean: not-in-isr, recovering, warned (line C7), said (KRaft logged
-                             so), asked (UNCLEAN was requested)
+    evidence          texts  reasons to count the election as unclean: not-in-isr, recovering, warned (a log line of
+                             kind C7), said (KRaft's log states it), asked (an UNCLEAN election was requested)
     certain           bool   false if the only evidence is a request, or an ISR of which later changes may be missing
     asked_by          text   origin of the request, as Kafka logs it; null if a topic's setting allowed it
     controller        id     the controller

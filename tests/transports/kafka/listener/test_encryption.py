@@ -20,11 +20,12 @@ import pytest
 
 import kactl.runtime.encryption as encryption_module
 from kactl.runtime.certificate_file import expiry_in
-from kactl.runtime.encryption import EMPTY_MAX, Encryption
+from kactl.runtime.encryption import EMPTY_MAX, PIECE, Encryption
 from kactl.runtime.tls_turns import TlsTurns, Turns
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
 from tests.support.certificates import Authority, Signed
 from tests.support.key_updates import update_key
+from tests.support.raw_peer import RawPeer
 
 from .attack.run import serving
 
@@ -300,51 +301,6 @@ class Buffered(Recorder, asyncio.BufferedProtocol):
         self.received(bytes(self._buffer[:nbytes]))
 
 
-class RawPeer:
-    """The client's side of a connection, whose test decides about each step."""
-
-    def __init__(self, raw: socket.socket, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
-        self.raw = raw
-        self.raw.setblocking(False)
-        self._loop = asyncio.get_running_loop()
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost", session=session)
-
-    async def handshake(self, last: bytes = b"") -> None:
-        """Complete the handshake. `last` is sent together with its last message."""
-        await self._finish(self.tls.do_handshake)
-        await self.send(last)
-
-    async def send(self, data: bytes) -> None:
-        if data:
-            self.tls.write(data)
-        await self.flush()
-
-    async def receive(self, size: int = 65_536) -> bytes:
-        """Returns what comes next; nothing at an end that TLS has announced."""
-        received: bytes = await self._finish(functools.partial(self.tls.read, size))
-        return received
-
-    async def close(self) -> None:
-        """Announce the end, and wait until the other side has announced its own."""
-        await self._finish(self.tls.unwrap)
-
-    async def flush(self) -> None:
-        if self._outgoing.pending:
-            await self._loop.sock_sendall(self.raw, self._outgoing.read())
-
-    async def _finish(self, step: Callable[[], Any]) -> Any:
-        while True:
-            try:
-                return step()
-            except ssl.SSLWantReadError:
-                await self.flush()
-                if data := await self._loop.sock_recv(self.raw, 65_536):
-                    self._incoming.write(data)
-                else:
-                    self._incoming.write_eof()
-
-
 Facing = tuple[Encryption, RawPeer]
 Connect = Callable[[Whole | Buffered], AbstractAsyncContextManager[Facing]]
 
@@ -375,19 +331,26 @@ def _turns_of(handshakes: Turns, records: Turns) -> TlsTurns:
     return turns
 
 
+@asynccontextmanager
+async def _facing(
+    authority: Authority, signed: Signed, protocol: Whole | Buffered, turns: TlsTurns | None
+) -> AsyncIterator[Facing]:
+    """Connects a protocol with a peer. The handshake has not begun."""
+    with contextlib.closing(_Pair()) as pair:
+        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=turns)
+        async with asyncio.timeout(HANDSHAKE_S):
+            await pair.serve(encryption)
+            yield encryption, RawPeer(pair.theirs, _client_tls(authority))
+            encryption.abort()
+
+
 @pytest.fixture(params=[None, Turns, Late], ids=["without turns", "with turns", "with late turns"])
 def facing(request: pytest.FixtureRequest, authority: Authority, signed: Signed) -> Connect:
-    """Connects a protocol with a peer. The handshake has not begun."""
+    """Connects as `_facing` does."""
 
-    @asynccontextmanager
-    async def connect(protocol: Whole | Buffered) -> AsyncIterator[Facing]:
-        with contextlib.closing(_Pair()) as pair:
-            turns = request.param and _turns_of(request.param(), request.param())
-            encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=turns)
-            async with asyncio.timeout(HANDSHAKE_S):
-                await pair.serve(encryption)
-                yield encryption, RawPeer(pair.theirs, _client_tls(authority))
-                encryption.abort()
+    def connect(protocol: Whole | Buffered) -> AbstractAsyncContextManager[Facing]:
+        turns = request.param and _turns_of(request.param(), request.param())
+        return _facing(authority, signed, protocol, turns)
 
     return connect
 
@@ -605,40 +568,31 @@ async def test_abort_during_the_handshake_ends_it(facing: Connect) -> None:
 async def test_bytes_before_a_turn_stay_at_the_peer(signed: Signed, authority: Authority) -> None:
     """A stranger cannot fill memory while its handshake waits, and what it sent is not lost."""
     handshakes, protocol = Held(), Whole()
-    with contextlib.closing(_Pair()) as pair:
-        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(handshakes, Turns()))
-        async with asyncio.timeout(HANDSHAKE_S):
-            await pair.serve(encryption)
-            peer = RawPeer(pair.theirs, _client_tls(authority))
-            shaking = asyncio.create_task(peer.handshake(bytes(100_000)))
-            (await handshakes.steps.get())()
-            step = await handshakes.steps.get()
-            await _turns()
-            assert handshakes.steps.empty()
-            assert encryption._incoming.pending <= PIECE_SIZE
-            assert "made" not in protocol.events
-            step()
-            await encryption.handshake(HANDSHAKE_S)
-            await protocol.until(lambda: len(protocol.data) == 100_000)
-            await shaking
-        encryption.abort()
+    async with _facing(authority, signed, protocol, _turns_of(handshakes, Turns())) as (encryption, peer):
+        shaking = asyncio.create_task(peer.handshake(bytes(100_000)))
+        (await handshakes.steps.get())()
+        step = await handshakes.steps.get()
+        await _turns()
+        assert handshakes.steps.empty()
+        assert not encryption._socket.is_reading()
+        assert 0 < len(encryption._held) + encryption._incoming.pending <= PIECE
+        assert "made" not in protocol.events
+        step()
+        await encryption.handshake(HANDSHAKE_S)
+        await protocol.until(lambda: len(protocol.data) == 100_000)
+        await shaking
 
 
 @asynccontextmanager
 async def sending(authority: Authority, signed: Signed, *parts: bytes) -> AsyncIterator[tuple[Encryption, Whole, Held]]:
     """Connects a protocol with a peer that has sent some records. The test carries out the turns of records."""
     records, protocol = Held(), Whole()
-    with contextlib.closing(_Pair()) as pair:
-        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(Turns(), records))
-        async with asyncio.timeout(HANDSHAKE_S):
-            await pair.serve(encryption)
-            peer = RawPeer(pair.theirs, _client_tls(authority))
-            await _shake_hands(encryption, peer)
-            for part in parts:
-                peer.tls.write(part)
-            await peer.flush()
-            yield encryption, protocol, records
-        encryption.abort()
+    async with _facing(authority, signed, protocol, _turns_of(Turns(), records)) as (encryption, peer):
+        await _shake_hands(encryption, peer)
+        for part in parts:
+            peer.tls.write(part)
+        await peer.flush()
+        yield encryption, protocol, records
 
 
 async def test_small_records_take_turns(signed: Signed, authority: Authority) -> None:
@@ -720,21 +674,18 @@ async def test_turn_of_a_connection_that_has_ended_does_nothing(
     signed: Signed, authority: Authority, is_lost: bool
 ) -> None:
     handshakes, protocol = Held(), Whole()
-    with contextlib.closing(_Pair()) as pair:
-        encryption = Encryption(_server_tls(signed), protocol, shared_buffer(), turns=_turns_of(handshakes, Turns()))
-        async with asyncio.timeout(HANDSHAKE_S):
-            await pair.serve(encryption)
-            shaking = asyncio.create_task(RawPeer(pair.theirs, _client_tls(authority)).handshake())
-            step = await handshakes.steps.get()
-            shaking.cancel()
-            if is_lost:
-                encryption._socket.abort()
-            else:
-                encryption.abort()
-            await _turns()
-            step()
-            with pytest.raises(OSError, match="closed"):
-                await encryption.handshake(HANDSHAKE_S)
+    async with _facing(authority, signed, protocol, _turns_of(handshakes, Turns())) as (encryption, peer):
+        shaking = asyncio.create_task(peer.handshake())
+        step = await handshakes.steps.get()
+        shaking.cancel()
+        if is_lost:
+            encryption._socket.abort()
+        else:
+            encryption.abort()
+        await _turns()
+        step()
+        with pytest.raises(OSError, match="closed"):
+            await encryption.handshake(HANDSHAKE_S)
 
     assert encryption._outgoing.pending == 0
     assert protocol.events == []
@@ -828,7 +779,7 @@ async def test_transport_knows_its_connection_and_the_peer(authority: Authority,
 
 
 async def test_certificate_is_known_after_the_connection_has_failed(authority: Authority, signed: Signed) -> None:
-    """OpenSSL does not tell any more, and what is decided then must not be decided as without a certificate."""
+    """Otherwise the peer would pass for one without a certificate: OpenSSL forgets it."""
     client = authority.sign("failing")
     server_context, client_context = _server_tls(signed), _client_tls(authority)
     server_context.load_verify_locations(authority.cert)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from kactl.runtime.encryption import PIECE
 from tests.support.certificates import Authority
 from tests.support.key_updates import update_key
+from tests.support.raw_peer import RawPeer
 
 from .attack.run import serving
 
@@ -22,9 +24,10 @@ ADDRESSES = [f"127.0.3.{number}" for number in range(1, 11)]
 # Of processor time in one step of the event loop.
 HOLD_S = 0.1
 PATIENCE_S = 300.0
-# Processor time of the server between two looks at it, if it has nothing to do.
-_RESTS_S = 0.003
-_LOOKS = 20
+# Processor time of the server between two looks at it, if it has nothing to do; and how often that has to be seen.
+RESTS_S = 0.003
+LOOKS = 20
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 # The beginning of a SaslHandshake that is allowed before a login.
 REQUEST = struct.pack(">ihhi", 16_000, 17, 1, 1)
 
@@ -34,35 +37,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Stranger:
-    """A client whose records are made before they are sent."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
-        self.reader, self.writer = reader, writer
-        self._plain, self._cipher = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._plain, self._cipher, server_hostname="127.0.0.1")
-
-    async def shake_hands(self) -> None:
-        while True:
-            try:
-                self.tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                self.writer.write(self._cipher.read())
-                self._plain.write(await self.reader.read(65_536))
-        self.writer.write(self._cipher.read())
-        # An answer shows that the server has completed the handshake, too.
-        self.tls.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
-        self.writer.write(self._cipher.read())
-        assert await self.reader.read(65_536)
-
-    def made(self, record: Callable[[ssl.SSLObject, int], object]) -> bytes:
-        """Returns as many records as the server receives at a time."""
-        number = 0
-        while self._cipher.pending < PIECE:
-            record(self.tls, number)
-            number += 1
-        return self._cipher.read()
+def _made(peer: RawPeer, record: Callable[[ssl.SSLObject, int], object]) -> bytes:
+    """Returns as many records as the server receives at a time."""
+    number = 0
+    while peer.pending < PIECE:
+        record(peer.tls, number)
+        number += 1
+    return peer.sealed()
 
 
 def _single_byte(tls: ssl.SSLObject, number: int) -> None:
@@ -85,26 +66,27 @@ async def test_small_records_do_not_hold_the_loop(kind: str, tmp_path: Path) -> 
         serving("--plain", str(signed.cert), str(signed.key)) as server,
         contextlib.AsyncExitStack() as stack,
     ):
-        strangers = []
+        peers = []
         for number in range(CONNECTIONS):
-            address = ADDRESSES[number % len(ADDRESSES)]
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
-            stack.callback(writer.transport.abort)
-            stranger = Stranger(reader, writer, context)
-            await stranger.shake_hands()
-            strangers.append(stranger)
-        made = [stranger.made(KINDS[kind]) for stranger in strangers]
+            address = ADDRESSES[number % len(ADDRESSES)], 0
+            raw = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), source_address=address))
+            peer = RawPeer(raw, context)
+            # The answer shows that the server has completed the handshake, too.
+            await peer.handshake(API_VERSIONS)
+            assert await peer.receive()
+            peers.append(peer)
+        made = [_made(peer, KINDS[kind]) for peer in peers]
         await server.meters()
-        for stranger, records in zip(strangers, made, strict=True):
-            stranger.writer.write(records)
+        for peer, records in zip(peers, made, strict=True):
+            await peer.send(b"", then=records)
         worst_s, quiet = 0.0, 0
-        while quiet < _LOOKS:
+        while quiet < LOOKS:
             during = await server.meters()
             worst_s = max(worst_s, during["work_s"])
-            quiet = quiet + 1 if during["cpu_s"] < _RESTS_S else 0
+            quiet = quiet + 1 if during["cpu_s"] < RESTS_S else 0
         left = during["connections"]
 
     print(f"{kind}: {worst_s * 1000:.0f} ms in a step, {left} connections left")
     assert worst_s < HOLD_S
-    # Who updates its key all the time is cut; a request that arrives slowly may become complete.
+    # Peers that update their keys are cut. A request that arrives slowly may still become complete.
     assert left == (0 if kind == "key updates" else CONNECTIONS)
