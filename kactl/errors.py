@@ -402,6 +402,24 @@ class SessionExpired(StoreError):
     remedy = Remedy.RESIGN
 
 
+class StoreReplaced(SessionExpired):
+    """The file of the store was removed or replaced while it was open, or overwritten. The store stays unusable.
+
+    Args:
+        path: the database.
+        reason: the file, and what happened to it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.remedy_text = (
+            "stop every program that uses the store, let one complete database stand at this place, without the -wal "
+            "and -shm of another one, and start them again; change nothing there while one of them runs"
+        )
+        super().__init__(f"{path}: {reason}: the session with the store has ended; {self.remedy_text}")
+        self.path = path
+        self.reason = reason
+
+
 class StoreDamaged(StoreError):
     """A file has unexpected content. It was not changed.
 

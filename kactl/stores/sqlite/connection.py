@@ -15,7 +15,12 @@ from urllib.parse import quote
 BUSY_TIMEOUT_S: Final = 5.0
 
 Access = Literal["read-write", "read-only", "unchanging"]
-_OPTIONS: Final[dict[Access, str]] = {"read-write": "", "read-only": "?mode=ro", "unchanging": "?immutable=1"}
+# None creates a file: one that was removed while the store was open would come back, empty.
+_OPTIONS: Final[dict[Access, str]] = {
+    "read-write": "?mode=rw",
+    "read-only": "?mode=ro",
+    "unchanging": "?mode=ro&immutable=1",
+}
 
 
 class Cursor(Protocol):
@@ -51,7 +56,7 @@ class Connect(Protocol):
     """Opens a connection, to be used and closed by the same thread."""
 
     def __call__(self, path: Path, access: Access = "read-write") -> Connection:
-        """Returns a connection to the file.
+        """Returns a connection to the file, which exists.
 
         Args:
             access: `unchanging` if the file is not written meanwhile: SQLite then reads it without looking for other
@@ -64,8 +69,7 @@ class Connect(Protocol):
 
 def connect(path: Path, access: Access = "read-write") -> sqlite3.Connection:
     """Open a connection with the `sqlite3` module; see `Connect`."""
-    name, is_uri = (path, False) if access == "read-write" else (database_uri(path, access), True)
-    return sqlite3.connect(name, uri=is_uri, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    return sqlite3.connect(database_uri(path, access), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
 def database_uri(path: Path, access: Access) -> str:

@@ -18,6 +18,7 @@ from kactl.stores.base import Changed, StoreEvent
 from .checkpoint import Checkpoint, Start, start_at_once
 from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
+from .identity import OpenFiles
 from .journal import Journal
 from .protection import check_place
 from .schema import DISTRUST, check_file, check_structure, create, damaged, migrate
@@ -75,8 +76,8 @@ class Database:
         check_place(path)
         if not os.path.lexists(path):
             create(path, connect)
-        check_file(path)
         with self.translated():
+            check_file(path, connect)
             self._check(path)
             self.connection = connect(path)
             try:
@@ -84,6 +85,7 @@ class Database:
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0", *DISTRUST):
                     self.connection.execute(f"PRAGMA {pragma}")
                 self._stamp = self.one("SELECT stamp FROM meta")
+                self.files = OpenFiles(path)
                 self.checkpoint = Checkpoint(path, self.connection, connect=connect, start=start)
             except BaseException:
                 self.connection.close()
@@ -108,6 +110,7 @@ class Database:
         with self.translated():
             self.connection.execute("BEGIN")
             try:
+                self.files.check()
                 self._catch_up()
                 yield self.connection
             finally:
@@ -125,9 +128,11 @@ class Database:
                 then = f"{remedy}, then try again" if remedy else "try again"
                 raise StoreError(f"{self.path}: {error}: nothing was changed; {then}") from error
             try:
+                self.files.check()
                 self._catch_up()
                 yield self.connection
                 self.connection.execute("COMMIT")
+                self.files.check()  # no change is confirmed in a file that other processes cannot find
             except BaseException:
                 # A failed commit may be durable after all: the next transaction reads the changes again.
                 self._data_version = -1

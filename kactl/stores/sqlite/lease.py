@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kactl.clock import UNKNOWN_BOOT, Clock
-from kactl.errors import SessionExpired, StoreError
+from kactl.errors import SessionExpired, StoreError, StoreReplaced
 from kactl.model import Broker, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, SessionBound, StoreEvent
@@ -76,6 +76,8 @@ class Lease:
         """End all sessions of this process, so that they need not time out."""
         try:
             await self._thread.run(self._thread.sessions.close_sessions, [self.session, *self._broker_sessions])
+        except StoreReplaced as error:
+            _LOGGER.warning("%s", error)
         except StoreError:
             _LOGGER.warning("the sessions of this process could not be ended and will time out", exc_info=True)
 
@@ -89,7 +91,10 @@ class Lease:
         )
 
     async def run(self) -> None:
-        """Renew and poll until cancelled. A failure is retried; meanwhile the session may expire."""
+        """Renew and poll until cancelled. A failure is retried; meanwhile the session may expire.
+
+        Returns if the file was replaced: neither the old file nor the new one gets another session of this client.
+        """
         while True:
             await self._clock.sleep_ms(self._poll_ms)
             try:
@@ -98,6 +103,11 @@ class Lease:
                     _LOGGER.error("the store can be used again")
                 self.trouble = ""
                 self._report_connected()
+            except StoreReplaced as error:
+                _LOGGER.error("%s", error)
+                self.trouble = str(error)
+                self._report_lost()
+                return
             except StoreError as error:
                 self._report_suspended()
                 if not self.trouble:
@@ -112,6 +122,12 @@ class Lease:
             self._suspended = True
             self._listener(StoreEvent(Changed.SUSPENDED))
 
+    def _report_lost(self) -> None:
+        if self.session != _NO_SESSION:
+            self._listener(StoreEvent(Changed.SESSION_LOST))
+        self.session = _NO_SESSION
+        self._suspended = False
+
     def _report_connected(self) -> None:
         if self._suspended and self.session != _NO_SESSION:
             self._listener(StoreEvent(Changed.CONNECTED))
@@ -119,9 +135,7 @@ class Lease:
 
     async def _renew_and_poll(self) -> None:
         if self.session != _NO_SESSION and not await self._thread.run(self._poll):
-            self.session = _NO_SESSION
-            self._suspended = False
-            self._listener(StoreEvent(Changed.SESSION_LOST))
+            self._report_lost()
         if self.session == _NO_SESSION:
             await self.open()
             self._listener(StoreEvent(Changed.SESSION_OPENED))
@@ -129,6 +143,7 @@ class Lease:
     def _poll(self) -> bool:
         """Do everything that is due, in the database's thread. Returns whether the session still exists."""
         sessions, now_ms = self._thread.sessions, self._clock.boot_time().ms
+        self._thread.database.files.check()
         if now_ms - self._renewed_ms >= self._timeout_ms / RENEWALS_PER_TIMEOUT:
             try:
                 sessions.keep_alive(self.session)

@@ -5,8 +5,10 @@ to belong to the user of this process, or to root, and no other user may write t
 files, because a link can lead to a place that other users write. Links in the path of the folder are followed.
 """
 
+import glob
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +45,9 @@ def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
             _check_entry(path, file, file.lstat())
         except FileNotFoundError:
             continue
+    if _real(path) in (point for point, _ in _mounted(mounts)):
+        remedy = "mount its folder, in which the write-ahead log is kept as well"
+        raise StoreDamaged(str(path), "is mounted as a single file, without the log beside it", remedy)
     kind = file_system_of(folder, mounts)
     if kind is not None and kind not in _LOCAL_FUSE and kind.partition(".")[0] in _NETWORK_TYPES:
         remedy = "locks and durable writes are not reliable there: name a file on a local disk"
@@ -66,6 +71,21 @@ def _check_entry(path: Path, file: Path, status: os.stat_result) -> None:
     if stat.S_ISREG(status.st_mode):
         _check_owner(path, file, status, "")
         _check_writers(path, file, status, "")
+        if file == path and status.st_nlink > 1:
+            _check_names(path, status)
+
+
+def _check_names(path: Path, status: os.stat_result) -> None:
+    # `create` gives a complete file its second name; one that is killed then leaves the first name.
+    for entry in path.parent.glob(f".{glob.escape(path.name)}.*.new"):
+        if os.path.samestat(entry.lstat(), status):
+            entry.unlink(missing_ok=True)
+    if (count := path.lstat().st_nlink) > 1:
+        remedy = (
+            f"remove the others, which `find / -xdev -inum {status.st_ino}` lists; a backup needs a file of its own"
+        )
+        reason = f"has {count} names (hard links), and programs that use another one would not see this one's log"
+        raise StoreDamaged(str(path), reason, remedy)
 
 
 def _check_owner(path: Path, entry: Path, status: os.stat_result, kind: str) -> None:
@@ -86,18 +106,25 @@ def _check_writers(path: Path, entry: Path, status: os.stat_result, kind: str) -
 
 def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str | None:
     """Returns the type of the file system that contains a folder; None if it is unknown."""
+    real, found, depth = _real(folder), None, -1
+    for point, kind in _mounted(mounts):
+        if len(point.parts) >= depth and real.is_relative_to(point):
+            found, depth = kind, len(point.parts)
+    return found
+
+
+def _mounted(mounts: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the place and the type of each mounted file system; none if they are unknown."""
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
-        real = folder.resolve()
     except OSError:
-        return None
-    found, depth = None, -1
+        return
     for line in lines:
         fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        # Blanks, tabs, line ends and backslashes in names are written as octal numbers.
-        point = Path(fields[1].encode(errors="surrogateescape").decode("unicode_escape"))
-        if len(point.parts) >= depth and real.is_relative_to(point):
-            found, depth = fields[2], len(point.parts)
-    return found
+        if len(fields) >= 3:
+            # Blanks, tabs, line ends and backslashes in names are written as octal numbers.
+            yield Path(fields[1].encode(errors="surrogateescape").decode("unicode_escape")), fields[2]
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))

@@ -1,5 +1,6 @@
 """File format: creation, checks and migration. A file that is not a kactl store is rejected and left unchanged."""
 
+import contextlib
 import os
 import sqlite3
 import tempfile
@@ -20,9 +21,6 @@ SCHEMA_VERSION: Final = 4
 
 # The content of a file is not trusted: no functions with side effects in its schema, and all cells are checked.
 DISTRUST: Final = ("trusted_schema = OFF", "cell_size_check = ON")
-
-_HEADER_BYTES: Final = 100
-_MAGIC: Final = b"SQLite format 3\x00"
 
 _TABLES: Final = """
 CREATE TABLE meta (
@@ -135,33 +133,45 @@ def create(path: Path, connect: Connect = connect) -> None:
         new.unlink(missing_ok=True)
 
 
-def check_file(path: Path) -> None:
-    """Reject a file that is not a kactl store, by its first bytes and its size, before SQLite opens it.
+def check_file(path: Path, connect: Connect = connect) -> None:
+    """Reject a file that is not a kactl store, by its header and its size, before a connection can change it.
+
+    The header is read by SQLite, and no other descriptor of the file is opened: to close one would release all locks
+    that other stores of this process hold on the file, since they belong to the process and not to a descriptor.
 
     Raises:
         StoreDamaged: nothing was changed.
+        sqlite3.Error: the file could not be read.
     """
     if not path.is_file():
         raise _refused(path, "is a folder, not a file" if path.is_dir() else "is no plain file", "name a file")
-    try:
-        with path.open("r+b") as file:
-            header = file.read(_HEADER_BYTES)
-            size = file.seek(0, os.SEEK_END)
-    except OSError as error:
+    effective = os.access in os.supports_effective_ids
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=effective):
         remedy = "let the user that kactl runs as read and write it"
-        raise _refused(path, f"cannot be opened for reading and writing ({error.strerror})", remedy) from error
-    if not os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise _refused(path, "cannot be opened for reading and writing", remedy)
+    if not os.access(path.parent, os.W_OK, effective_ids=effective):
         remedy = "let the user that kactl runs as write to it, or name a file elsewhere"
         raise _refused(path, f"stands in the folder {path.parent}, which cannot be written to", remedy)
+    size = path.stat().st_size
     if not size:
         raise _refused(path, "is empty", "restore it from a backup, or remove it to begin with an empty cluster")
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise _refused(path, "is no SQLite database", "name another file, or restore this one from a backup")
-    application, version = _number(header, 68), _number(header, 60)
+    with contextlib.closing(connect(path, "unchanging")) as connection:
+        try:
+            # With it, SQLite reads the header also of a file that is shorter than its header says.
+            connection.execute("PRAGMA writable_schema = ON")
+            application, version, page_bytes, pages = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("application_id", "user_version", "page_size", "page_count")
+            )
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
+                raise
+            remedy = "name another file, or restore this one from a backup"
+            raise _refused(path, "is no SQLite database", remedy) from error
     if application != APPLICATION_ID:
         raise _refused(path, "is the database of another program", "name another file")
     _check_version(path, version)
-    _check_size(path, header, size)
+    _check_size(path, size, page_bytes * pages)
 
 
 def check_structure(path: Path, connection: Connection) -> frozenset[str]:
@@ -238,20 +248,13 @@ def _refused(path: Path, reason: str, remedy: str) -> StoreDamaged:
     return StoreDamaged(str(path), reason, remedy)
 
 
-def _check_size(path: Path, header: bytes, size: int) -> None:
+def _check_size(path: Path, size: int, expected: int) -> None:
     # With a write-ahead log beside it, the file may be shorter than its header says.
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         return
-    page_bytes = int.from_bytes(header[16:18], "big")
-    page_bytes = 65_536 if page_bytes == 1 else page_bytes
-    expected = page_bytes * _number(header, 28)
     if size < expected:
         raise damaged(path, f"is cut short: {size} bytes of {expected}")
-
-
-def _number(header: bytes, offset: int) -> int:
-    return int.from_bytes(header[offset : offset + 4], "big")
 
 
 def _force_folder(folder: Path) -> None:

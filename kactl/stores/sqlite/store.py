@@ -12,7 +12,7 @@ import anyio.abc
 import numpy as np
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import IllegalState, StoreError
+from kactl.errors import IllegalState, StoreDamaged, StoreError
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -53,7 +53,8 @@ class SqliteStore:
     """One client of the store in a file.
 
     Args:
-        path: the file; it is created if it does not exist, in an existing folder.
+        path: the file; it is created if it does not exist, in an existing folder. A relative path counts from the
+            working directory of now.
         clock: sessions end by its boot time, which all processes of a host share.
         session_timeout_ms: how long the controllership outlives a process that was killed.
         holder: an exclusive lock that this process holds until its end. On entering, the sessions of the previous
@@ -76,7 +77,7 @@ class SqliteStore:
         poll_ms: float = POLL_MS,
         connect: Connect = connect,
     ) -> None:
-        self.path = Path(path)
+        self.path = _absolute(Path(path))
         self._watches = Watches()
         self._deleted_topics = DeletedTopics()
         clock = SystemClock() if clock is None else clock
@@ -306,3 +307,12 @@ class SqliteStore:
 
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
         await self._thread.run(self._thread.catalog.delete_notifications, notifications, fence)
+
+
+def _absolute(path: Path) -> Path:
+    """The store opens connections at any time: the path must not depend on a working directory that changes."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        reason = "is relative, and the working directory of this process does not exist any more"
+        raise StoreDamaged(str(path), reason, "name an absolute path") from None

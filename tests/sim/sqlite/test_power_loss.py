@@ -117,6 +117,7 @@ class TestConnection:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
+        (tmp_path / "a.db").touch()
         return tmp_path / "a.db"
 
     @pytest.fixture

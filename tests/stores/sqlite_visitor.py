@@ -1,0 +1,40 @@
+"""Another process that opens a store, prints what it finds, and closes the store: `FILE [ID] [stay]`.
+
+With an id it contests for the controllership. With `stay` it creates the topic `stayed` and waits to be killed.
+"""
+
+import functools
+import sys
+
+import anyio
+
+from kactl.errors import ControllerMoved, KactlError
+from kactl.model import Assignment, TopicRef
+from kactl.stores.sqlite import SqliteStore
+
+
+async def main(file: str, controller_id: str = "", stays: str = "") -> None:
+    try:
+        async with SqliteStore(file) as store:
+            if controller_id:
+                await contest(store, int(controller_id))
+            record = await store.controller()
+            print("controller", "none" if record is None else f"{record.id} {record.epoch}", flush=True)
+            print("topics", *await store.topics(), flush=True)
+            if stays:
+                await store.create_topic(TopicRef("stayed"), {0: Assignment((1,))}, {})
+                print("stays", flush=True)
+                await anyio.sleep_forever()
+    except KactlError as error:
+        print("refused:", error, flush=True)
+
+
+async def contest(store: SqliteStore, controller_id: int) -> None:
+    try:
+        print("elected", (await store.contest(controller_id)).epoch, flush=True)
+    except ControllerMoved:
+        print("not elected", flush=True)
+
+
+if __name__ == "__main__":
+    anyio.run(functools.partial(main, *sys.argv[1:]))
