@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from tests.support.leaderships import Led, overlaps
 from tests.support.processes import Process, free_port
 
 from .cluster_program import PARTITIONS, TOPIC, now_ms
@@ -17,22 +18,6 @@ PROGRAM: Final = Path(__file__).with_name("cluster_program.py")
 PATIENCE_S: Final = 60.0
 NAMES: Final = [f"{TOPIC}-{number}" for number in range(PARTITIONS)]
 CONTROLLERS: Final = (100, 101)
-
-
-class Led(NamedTuple):
-    """A time for which a participant led a partition; without an end, if it still does.
-
-    Attributes:
-        ended_ms: when the lease was valid for the last time.
-        returned_ms: when `lead` had ended.
-    """
-
-    broker: int
-    name: str
-    token: str
-    began_ms: float
-    ended_ms: float
-    returned_ms: float
 
 
 class Lost(NamedTuple):
@@ -251,15 +236,7 @@ class Cluster:
         assert self.overlaps() == []
 
     def overlaps(self) -> list[tuple[Led, Led]]:
-        """Returns pairs of leaderships of one partition, of which the later one began before the earlier one's end."""
-        found = []
-        last: dict[str, Led] = {}
-        for led in sorted(self.led(), key=lambda led: led.began_ms):
-            earlier = last.setdefault(led.name, led)
-            if earlier is not led and earlier.ended_ms >= led.began_ms:
-                found.append((earlier, led))
-            last[led.name] = max(earlier, led, key=lambda led: led.ended_ms)
-        return found
+        return overlaps(self.led())
 
     def successions(self) -> list[tuple[Led, Led]]:
         """Returns each leadership with the next one of the partition, if that is another participant's."""

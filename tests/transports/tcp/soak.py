@@ -25,10 +25,11 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final, NamedTuple
 
+from tests.support.leaderships import Led
 from tests.support.processes import HarnessError
 
 from .cluster_program import now_ms
-from .process_cluster import CONTROLLERS, PATIENCE_S, Led
+from .process_cluster import CONTROLLERS, PATIENCE_S
 from .soak_cluster import SESSIONS, Resources, SoakCluster, ThreadProxy, controller_name, participant_name, tell
 
 MINUTES: Final = 60.0

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from tests.support.etcd_server import require_etcd
+from tests.support.leaderships import Led
 
-from .process_cluster import Led
 from .soak import Faults, falling, grown, soak, tracebacks
 from .soak_cluster import Resources, SoakCluster
 

@@ -1,0 +1,1 @@
+"""Real servers and participants where programs run: in containers, as unnamed users, on full disks, by odd names."""
