@@ -145,6 +145,8 @@ class ZooKeeperStore:
         self._sessions: list[ZooKeeperSession] = []
         self._ended_sessions: set[int] = set()
         self._lost = False
+        self._has_tree = False
+        self._cluster_id = tree.new_cluster_id(self._rng)
         self._seen_connected = False
         self._client = Client(
             connect,
@@ -171,7 +173,7 @@ class ZooKeeperStore:
                 self._client, identity=None if self._credentials.is_default else self._credentials.identity
             )
             await self.check_permissions()
-            await tree.make(self._client, self._rng)
+            await self._make_tree()
         except BaseException:
             await self._client.close()
             raise
@@ -233,6 +235,8 @@ class ZooKeeperStore:
         return await controllership.read(self._client, self._watches, sticky=self._sticky)
 
     async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
+        if not self._has_tree:
+            await self._make_tree()  # with the session, the servers may have lost their data
         return await controllership.contest(
             self._client,
             controller_id,
@@ -241,6 +245,11 @@ class ZooKeeperStore:
             sticky=self._sticky,
             clock=self._clock,
         )
+
+    async def _make_tree(self) -> None:
+        """Create what a cluster needs, if it is missing. A cluster keeps the id under which brokers know it."""
+        self._cluster_id = await tree.make(self._client, self._cluster_id)
+        self._has_tree = True
 
     async def resign(self, fence: Fence) -> None:
         await controllership.resign(self._client, fence, sticky=self._sticky)
@@ -416,6 +425,7 @@ class ZooKeeperStore:
         if kazoo_state == KazooState.LOST:
             self._session_state.reset()
             self._lost = True
+            self._has_tree = False
             self._armed.forget()
             self._config_changes.forget()
             self._tell(StoreEvent(Changed.SESSION_LOST))

@@ -16,20 +16,28 @@ from . import layout, request
 from .client import Client
 
 
-async def make(client: Client, rng: random.Random) -> None:
+async def make(client: Client, cluster_id: bytes) -> bytes:
     """Create the chroot, the top-level nodes of brokers, and the cluster id, so that kactl may start before the
-    brokers. `rng` draws the cluster id.
+    brokers. Returns the content of the cluster id's node, which is `cluster_id` only if there was none.
     """
     names = client.chroot.split("/")[1:]
     chroot = ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-    cluster_id = base64.urlsafe_b64encode(uuid.UUID(bytes=rng.randbytes(16), version=4).bytes).decode().rstrip("=")
     responses = await client.ask_all(
         [
             *(request.create(path, None, acls=client.acls.of("")) for path in chroot),
             *(client.create(path, None) for path in layout.PERSISTENT),
-            client.create(layout.CLUSTER_ID, records.encode_cluster_id(cluster_id)),
+            client.create(layout.CLUSTER_ID, cluster_id),
+            client.get(layout.CLUSTER_ID),
         ]
     )
-    for result, path in zip(responses.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
+    *created, stored = responses.results
+    for result, path in zip(created, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
         if isinstance(result, ZookeeperError) and not isinstance(result, NodeExistsError):
             raise StoreError(f"{path} could not be created in ZooKeeper: {result!r}")
+    return cluster_id if isinstance(stored, ZookeeperError) else stored[0]
+
+
+def new_cluster_id(rng: random.Random) -> bytes:
+    """Returns the content of the cluster id's node for a new cluster."""
+    number = uuid.UUID(bytes=rng.randbytes(16), version=4).bytes
+    return records.encode_cluster_id(base64.urlsafe_b64encode(number).decode().rstrip("="))

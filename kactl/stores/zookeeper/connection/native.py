@@ -7,6 +7,10 @@ to a second, and so does the pause between connections that break at once.
 
 Only a server can end the session. Until one reports its end the session may exist, and every connection resumes it,
 with the last transaction that was seen, so that a server with older state rejects the client.
+
+If that lasts for longer than the session's timeout, the history of the servers may have gone back for good: their data
+was lost, or a backup was restored. A new session is requested then from each server that rejects the old one. A
+majority grants it, so what it reads is their latest state, and the old session counts as ended.
 """
 
 import asyncio
@@ -37,10 +41,7 @@ HANDSHAKE_S_MIN: Final = 1.0
 REJECTED_PAUSE_S: Final = 5.0
 
 # Of a server that closes the connection of a client that was connected before: it used the right port.
-_OLDER_STATE: Final = (
-    ": it is not ready, or its state is older than what this client has seen. If a backup was restored, restart this "
-    "process"
-)
+_OLDER_STATE: Final = ": it is not ready, or its state is older than what this client has seen"
 
 # Connects a new protocol to an address and a port. Raises OSError if that fails.
 Dial = Callable[[Callable[[], SocketConnection], str, int], Awaitable[object]]
@@ -84,6 +85,7 @@ class NativeConnection:
         self._frame_bytes_max = frame_bytes_max
         self._session = Session()
         self._zxid = 0
+        self._contact_at = 0.0  # when the last connection ended, by the loop's clock
         self._connection: SocketConnection | None = None
         self._opened: asyncio.Event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -162,6 +164,7 @@ class NativeConnection:
             connection.drop("closed by the client")
             self._connection = None
             self._zxid = max(self._zxid, connection.zxid)
+            self._contact_at = loop.time()
         if not self._closing:
             self.trouble = connection.ended.result()
             log.warning("the connection to ZooKeeper at %s is lost: %s", self._text, self.trouble)
@@ -188,15 +191,37 @@ class NativeConnection:
         return None
 
     async def _try(self, host: Host, address: Host, limit_s: float) -> SocketConnection | None:
-        """Connect to one server; None if it rejects the session."""
+        """Connect to one server, in a new session if the servers may have lost the old one; None if it rejects both."""
+        connection, is_behind = await self._try_session(host, address, limit_s, self._session, self._zxid)
+        overdue_s = asyncio.get_running_loop().time() - self._contact_at - self.granted_ms / 1000
+        if is_behind and overdue_s > 0:
+            connection, _ = await self._try_session(host, address, limit_s, Session(), 0)
+            if connection is not None:
+                self._zxid = 0
+                log.error(
+                    "ZooKeeper at %s accepts a new session, and not the state of the old one: its data was lost or "
+                    "restored from a backup, so everything is read again",
+                    self._text,
+                )
+        return connection
+
+    async def _try_session(
+        self, host: Host, address: Host, limit_s: float, session: Session, zxid: int
+    ) -> tuple[SocketConnection | None, bool]:
+        """Connect to one server, and resume a session or open one.
+
+        Returns:
+            the connection, None if the server rejects the session; and whether it may be because its state is older.
+        """
+        is_behind = False
         connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
             async with asyncio.timeout(limit_s):
                 await self._open(connection, host, address)
                 granted = await connection.handshake(
-                    self._session,
+                    session,
                     timeout_ms=self._timeout_ms,
-                    zxid=self._zxid,
+                    zxid=zxid,
                     login=self._credentials.login(host[0]),
                     digest=self._credentials.digest,
                 )
@@ -207,8 +232,8 @@ class NativeConnection:
         except TimeoutError:
             reason = f"it did not answer within {limit_s:g} s"
         except NoSession as error:
-            seen = self._zxid > 0
-            reason = f"{error}{_OLDER_STATE}" if seen else security.failure(error, self._credentials.tls)
+            is_behind = zxid > 0
+            reason = f"{error}{_OLDER_STATE}" if is_behind else security.failure(error, self._credentials.tls)
         except OSError as error:
             reason = security.failure(error, self._credentials.tls)
         except BaseException:
@@ -217,8 +242,8 @@ class NativeConnection:
         if reason:
             connection.drop("refused")
             self._refused(address, reason)
-            return None
-        return connection
+            return None, is_behind
+        return connection, False
 
     async def _open(self, connection: SocketConnection, host: Host, address: Host) -> None:
         if self._dial is not None:

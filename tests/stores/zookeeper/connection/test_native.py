@@ -377,7 +377,7 @@ async def test_server_with_older_state_is_named_as_such() -> None:
 
         await wait_for(lambda: "granted a session" in story.client.trouble)
 
-        assert "restart this process" in story.client.trouble
+        assert "its state is older" in story.client.trouble
         assert "secure port" not in story.client.trouble
 
 
