@@ -21,6 +21,7 @@ NAVIGATION: Final = (
             "operating",
             "how-to/restart-brokers",
             "how-to/remove-a-broker",
+            "how-to/back-up-and-restore",
             "runbook",
             "security",
             "participants",

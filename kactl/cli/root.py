@@ -52,6 +52,7 @@ ENTRIES: Final = {
     "context": Entry(".context", "Name servers, and choose the one that commands use."),
     "token": Entry(".token", "Create, list, revoke and rotate tokens of the admin API."),
     "kafka-user": Entry(".kafka_user", "Add, list and remove users of kactl's Kafka listeners."),
+    "store": Entry(".store", "Back up and restore the store."),
     "audit": Entry(".audit", "Check the files of the audit trail."),
     "pki": Entry(".pki", "Make certificates for controllers and participants."),
     "monitoring": Entry(".monitoring", "Write a dashboard for Grafana and alert rules for Prometheus."),

@@ -25,7 +25,7 @@ _BLOCK: Final = msgspec.msgpack.Decoder(ProducerIdBlock)
 _REASSIGNMENT: Final = "reassignment request"
 _PREFERRED_ELECTION: Final = "preferred election request"
 _FEATURES_RECORD: Final = "features"
-_PRODUCER_IDS: Final = "producer ids"
+PRODUCER_IDS: Final = "producer ids"
 
 
 class Requests:
@@ -130,14 +130,14 @@ class Requests:
         return msgspec.structs.replace(features, version=version)
 
     def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
-        data, version = self._read(_PRODUCER_IDS)
+        data, version = self._read(PRODUCER_IDS)
         return (None if data is None else _BLOCK.decode(data)), version
 
     def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
         with self._database.writing():
-            if self._read(_PRODUCER_IDS)[1] != expected:
+            if self._read(PRODUCER_IDS)[1] != expected:
                 return False
-            self._write(_PRODUCER_IDS, block, version=expected + 1)
+            self._write(PRODUCER_IDS, block, version=expected + 1)
         return True
 
     # -- records

@@ -126,7 +126,7 @@ def create(path: Path, connect: Connect = connect) -> None:
             os.link(new, path)
         except FileExistsError:
             return  # another process was faster; its file is equivalent
-        _force_folder(path.parent)
+        force_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise _refused(path, f"cannot be created ({error})", "name a folder that kactl may write to") from error
     finally:
@@ -257,7 +257,7 @@ def _check_size(path: Path, size: int, expected: int) -> None:
         raise damaged(path, f"is cut short: {size} bytes of {expected}")
 
 
-def _force_folder(folder: Path) -> None:
+def force_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
