@@ -206,6 +206,7 @@ class Participant(TopicRequests, Views):
             raise IllegalState(f"participant {self.id} is already open: use one object for each block")
         stack = BlockStack(f"participant {self.id}")
         if self._hosting is not None:
+            self._hosting.watchdog.check()
             stack.callback(self._hosting.watchdog.stop)
         # The registration ends first, and stops the application, whose calls must not be cancelled before.
         calls = await stack.enter_async_context(ShieldedTasks(f"the application of participant {self.id}"))

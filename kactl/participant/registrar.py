@@ -125,7 +125,7 @@ class Registrar:
             session = await self._sessions.open(link)
             epoch = await session.register(self._broker_in(session, incarnation, link.peer))
             pacemaker = self._pacemaker(session, incarnation)
-            self._watchdog.start(margin_ns=pacemaker.terms.margin_ns)
+            await self._watchdog.start(margin_ns=pacemaker.terms.margin_ns)
             incarnation.registered(epoch)
         except BaseException:
             incarnation.end()

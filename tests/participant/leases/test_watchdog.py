@@ -13,7 +13,7 @@ import pytest
 from kactl.errors import BadRequest, NotReady
 from kactl.participant import Participant
 from kactl.participant.leases.terms import LeaseConfig
-from kactl.participant.leases.watchdog import EXIT_CODE, ProcessWatchdog, ThreadWatchdog, Watchdog, make_watchdog
+from kactl.participant.leases.watchdog import EXIT_CODE, ThreadWatchdog, Watchdog, make_watchdog
 from tests.participant.conftest import Network, network
 
 __all__ = ["network"]
@@ -46,7 +46,8 @@ def test_time_is_written_while_something_is_led() -> None:
     assert watchdog.times == [0, 975, 1_975, 1_975, 1_975, 0]
 
 
-def test_thread_acts_once_the_time_has_passed() -> None:
+@pytest.mark.anyio
+async def test_thread_acts_once_the_time_has_passed() -> None:
     codes: list[int] = []
     ended = threading.Event()
     now_ns = [0]
@@ -56,7 +57,7 @@ def test_thread_acts_once_the_time_has_passed() -> None:
         ended.set()
 
     watchdog = ThreadWatchdog(lambda: now_ns[0], exit_process)
-    watchdog.start(margin_ns=4_000_000)
+    await watchdog.start(margin_ns=4_000_000)
     watchdog.extend(bound_ns=10_000, margin_ns=4)
     watchdog.begin()
     assert codes == []
@@ -66,6 +67,17 @@ def test_thread_acts_once_the_time_has_passed() -> None:
     watchdog.stop()
 
     assert codes == [EXIT_CODE]
+
+
+@pytest.mark.anyio
+async def test_watchdog_of_a_lease_without_a_margin_waits() -> None:
+    codes: list[int] = []
+    watchdog = ThreadWatchdog(time.monotonic_ns, codes.append)
+
+    await watchdog.start(margin_ns=0)
+    watchdog.stop()
+
+    assert codes == []
 
 
 @pytest.mark.slow
@@ -92,34 +104,6 @@ def test_program_ends_if_its_leader_runs_on(kind: str, what: str, code: int) -> 
 
         assert program.wait(PATIENCE_S) == code
         assert program.stdout.read() == ("ended\n" if code == 0 else "")
-
-
-def fail_to_start(*_: object, **__: object) -> None:
-    raise OSError("no memory")
-
-
-def test_process_that_was_killed_is_replaced(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by an operator, or for lack of memory. Nothing would end a leader that runs on."""
-    watchdog = ProcessWatchdog()
-    watchdog.start(margin_ns=1_000_000_000)
-    first = watchdog.child
-    assert first is not None
-    watchdog.extend(bound_ns=1_000, margin_ns=100)
-    assert watchdog.child is first
-    first.kill()
-    first.wait(PATIENCE_S)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(subprocess, "Popen", fail_to_start)
-        watchdog.extend(bound_ns=1_000, margin_ns=100)
-    assert "leaders are not watched until the next renewal" in caplog.text
-    watchdog.extend(bound_ns=1_000, margin_ns=100)
-
-    second = watchdog.child
-    assert second is not None
-    assert (second is not first, second.poll()) == (True, None)
-    assert f"the watchdog process {first.pid} has ended with code {-signal.SIGKILL}" in caplog.text
-    watchdog.stop()
 
 
 @pytest.mark.parametrize("kind", ["dev/watchdog", "Thread", ""])
