@@ -238,9 +238,15 @@ def _peers() -> Iterator[Limit]:
         "closed",
     )
     yield Limit(
-        "tcp network: connections before the handshake; of one address",
-        f"{_TCP.strangers}; {_TCP.strangers_per_address}",
-        "closed",
+        "tcp network: connections before the end of the handshake",
+        f"{_TCP.strangers}",
+        "the newest of the address with the most is closed; before it, one that has sent nothing for a second",
+        "`tcp.Limits`",
+    )
+    yield Limit(
+        "tcp network: handshakes at a time; of one address",
+        f"{2 * _TCP.strangers_per_address}; {_TCP.strangers_per_address}",
+        "they wait",
         "`tcp.Limits`",
     )
     yield Limit(

@@ -26,7 +26,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         unhandled_bytes: a link with so many bytes in messages that are not handled yet is not read.
         message_bytes: size of a message.
         streams: messages and requests of a link that may be incomplete.
-        strangers, strangers_per_address: connections without a complete handshake.
+        strangers: connections without a complete handshake.
+        strangers_per_address: of these, handshakes of one address at a time. Further ones wait. All addresses together
+            have twice as many.
     """
 
     dial_ms: _Positive = 2_000
@@ -34,12 +36,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_ms: _Positive = 30_000
     silence_ms: _Positive = 3_000
     backoff_ms: _Positive = 50
-    backoff_max_ms: _Positive = 2_000
+    backoff_max_ms: _Positive = 1_000
     dials: _Positive = 3
     part_bytes: Annotated[int, msgspec.Meta(ge=4 * KIB, le=PART_BYTES_MAX)] = 64 * KIB
     lane_bytes: _Positive = 16 * MIB
     unhandled_bytes: _Positive = 8 * MIB
     message_bytes: _Positive = 64 * MIB
     streams: _Positive = 10_000
-    strangers: _Positive = 64
-    strangers_per_address: _Positive = 8
+    strangers: _Positive = 256
+    strangers_per_address: _Positive = 32

@@ -1,11 +1,10 @@
 """Accepts connections, and hands them over once their first byte shows the right protocol.
 
-    ACCEPTED ──first byte──▶ HANDSHAKE ──▶ the owner of the link
+    ACCEPTED ──first byte, a place──▶ HANDSHAKE ──▶ the owner of the link
         └── too many strangers, another protocol, time limit ──▶ closed
 
-A connection is a stranger until its handshake is complete. Strangers are few, and each is bounded in time and bytes. At
-the limit, a connection from an address that has completed a handshake before displaces the stranger that has waited
-longest: one of the same address if these are too many, otherwise one of an address without a handshake.
+A connection is a stranger until its handshake is complete. Each is bounded in time and bytes, and `strangers` has the
+rules for their number.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from typing import Any, Final
 
 from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
-from kactl.runtime.addresses import group_of
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
 from kactl.runtime.tls_turns import TlsTurns
@@ -28,6 +26,7 @@ from .framing import Kind, Message, frames_of, recognised
 from .limits import Limits
 from .link import Link, LinkClosed
 from .metrics import LinkMetrics
+from .strangers import Stranger, Strangers
 from .tasks import Tasks
 from .tls import Tls
 
@@ -40,8 +39,6 @@ _TLS_FIRST: Final = 0x16
 _ACCEPT_PAUSE_S: Final = 0.1
 # Connections that fail are logged as warnings this often; the others at level debug.
 _WARN_EVERY_S: Final = 10.0
-# Addresses with a complete handshake that are remembered: as many as a large cluster has processes.
-_KNOWN_MAX: Final = 4_096
 _TOO_MANY: Final = "too many connections have not completed their handshake"
 
 
@@ -74,10 +71,7 @@ class Listener:
         self._refused = refused
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks(f"the listener on {address}")
-        # The task of each connection without a complete handshake, its host and the `group_of` it, oldest first.
-        self._strangers: dict[asyncio.Task[None], tuple[str, str]] = {}
-        # The hosts that have completed a handshake, the latest one last.
-        self._known: dict[str, None] = {}
+        self._strangers = Strangers(limits)
         self._warn_at = 0.0
         self._buffer = memoryview(bytearray(PIECE))
         self._tls_turns = TlsTurns()
@@ -128,42 +122,32 @@ class Listener:
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             host = str(peer[0])
-            if not self._has_room(host):
+            stranger, displaced = self._strangers.admit(host)
+            if displaced is not None:
+                displaced.cancel(_TOO_MANY)
+            if stranger is None:
                 self._failed(host, "too many", _TOO_MANY)
                 self._refused(host, None, _TOO_MANY)
                 accepted.close()
-                continue
-            task = self._tasks.spawn(self._serve(accepted, host, peer[1]))
-            self._strangers[task] = host, group_of(host)
-            task.add_done_callback(lambda task: self._strangers.pop(task, None))
-            await asyncio.sleep(0)  # once the task has begun, its end closes the socket
+            else:
+                task = self._tasks.spawn(self._serve(accepted, stranger, host, peer[1]))
+                self._strangers.began(stranger, task, accepted)
+            await asyncio.sleep(0)  # other tasks run, also while connections arrive without end
 
-    def _has_room(self, host: str) -> bool:
-        """Returns whether a host may open a connection, and makes room for one that is known."""
-        limits, group = self._limits, group_of(host)
-        own = [task for task, (_, other) in self._strangers.items() if other == group]
-        is_too_many = len(own) >= limits.strangers_per_address
-        if not is_too_many and len(self._strangers) < limits.strangers:
-            return True
-        if host not in self._known:
-            return False
-        others = (task for task, (other, _) in self._strangers.items() if other not in self._known)
-        displaced = own[0] if is_too_many else next(others, None)
-        if displaced is None:
-            return False
-        del self._strangers[displaced]
-        displaced.cancel(_TOO_MANY)
-        return True
-
-    async def _serve(self, accepted: socket.socket, host: str, port: int) -> None:
+    async def _serve(self, accepted: socket.socket, stranger: Stranger, host: str, port: int) -> None:
         link: Link | None = None
+        limit_s = self._limits.handshake_ms / 1000
         try:
-            async with asyncio.timeout(self._limits.handshake_ms / 1000):
-                await self._check_protocol(accepted)
-                link = await self._link(accepted, f"{host}:{port}")
-                link.on_violation = functools.partial(self._refused, host, link)
-                await self._accepted(link)
-            self._remember(host)
+            async with asyncio.timeout(limit_s) as limit:
+                await _readable(accepted, stranger.spoke)
+                async with self._strangers.place(stranger):
+                    # The wait for a place is not the peer's fault. It has the same limit: the peer waits no longer.
+                    limit.reschedule(asyncio.get_running_loop().time() + limit_s)
+                    self._check_protocol(accepted)
+                    link = await self._link(accepted, f"{host}:{port}")
+                    stranger.is_linked = True
+                    link.on_violation = functools.partial(self._refused, host, link)
+                    await self._accepted(link)
         except TimeoutError:
             text = f"no handshake within {self._limits.handshake_ms} ms (limits.handshake_ms)"
             self._failed(host, "timeout", text)
@@ -187,23 +171,13 @@ class Listener:
             self._metrics.handshake_failed("error")
             _give_up(link, "its handshake failed unexpectedly")
             raise
-        finally:
-            if link is None:
-                accepted.close()
 
-    def _remember(self, host: str) -> None:
-        self._known.pop(host, None)
-        self._known[host] = None
-        if len(self._known) > _KNOWN_MAX:
-            del self._known[next(iter(self._known))]
-
-    async def _check_protocol(self, accepted: socket.socket) -> None:
+    def _check_protocol(self, accepted: socket.socket) -> None:
         """Look at the first bytes of a connection without reading them.
 
         Raises:
             ProtocolMismatch: the peer uses TLS and this side does not, or the reverse.
         """
-        await _readable(accepted)
         first = accepted.recv(8, socket.MSG_PEEK)
         if not first:
             raise LinkClosed("the peer has closed the connection without a word")
@@ -251,9 +225,9 @@ def _bound(family: socket.AddressFamily, sockaddr: tuple[Any, ...]) -> socket.so
     return listening
 
 
-async def _readable(connection: socket.socket) -> None:
-    """Wait until a socket has something to read."""
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+async def _readable(connection: socket.socket, readable: asyncio.Event) -> None:
+    """Wait until a socket has something to read, and set an event."""
+    loop = asyncio.get_running_loop()
     loop.add_reader(connection, readable.set)
     try:
         await readable.wait()

@@ -346,7 +346,7 @@ class TcpNetwork:
     # -- accepted connections ------------------------------------------------------------------------------------------
 
     async def _accepted(self, link: Link) -> None:
-        """Perform the handshake of an accepted connection. Raises KactlError if it fails."""
+        """Perform the handshake of an accepted connection, up to the welcome. Raises KactlError if it fails."""
 
         def answer(hello: Hello) -> Hello:
             return self._claims(hello, office)
@@ -366,19 +366,8 @@ class TcpNetwork:
             return
         self._check_role(link, hello, Role.PARTICIPANT, Role.SPECTATOR, Role.CLIENT)
         assert office is not None, "the handshake has failed"
-        standby = office.port.standby()
-        if standby is not None:
-            handshake.redirect(link, standby)
-            link.close("this instance is not the active controller")
-            return
-        if hello.role is not Role.PARTICIPANT:
-            office.attach_spectator(link, hello, version)
-            return
-        try:
-            office.attach(link, hello, version)
-        except NotAuthorized as error:
-            handshake.refuse(link, error)
-            raise
+        # It is no stranger any more, and does not occupy the place of one while it waits for an election.
+        office.tasks.spawn(office.receive(link, hello, version))
 
     def _refused(self, host: str, link: Link | None, reason: str) -> None:
         """Record a connection that did not become a link, if a controller of this process is here to record it."""
@@ -412,8 +401,12 @@ class TcpNetwork:
         if hello.role not in roles:
             needed = " or ".join(role.value for role in roles)
             error = NotAuthorized(f"{hello.identity} may not open this link: it needs the role {needed}")
-            handshake.refuse(link, error)
-            raise error
+        elif hello.role is Role.PARTICIPANT and not (hello.name.isascii() and hello.name.isdecimal()):
+            error = NotAuthorized(f"{hello.identity} is no participant: its name has to be a broker id")
+        else:
+            return
+        handshake.refuse(link, error)
+        raise error
 
 
 def _is(wanted: Identity) -> Callable[[Hello], str | None]:

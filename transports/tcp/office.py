@@ -19,13 +19,12 @@ from kactl.errors import (
     InternalError,
     KactlError,
     MalformedMessage,
-    NotAuthorized,
 )
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
-from kactl.model import Broker
+from kactl.model import NO_BROKER, Broker
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.transports.base import ControllerPort
@@ -52,6 +51,8 @@ LINKS_MAX: Final = 8
 # Requests of one participant that the controller has at a time, of each kind and over all of its links: a tenth of the
 # controller's queue. Further ones wait here, as long as their link is open.
 REQUESTS_MAX: Final = 1_000
+# The part of a peer's time limit for which an instance waits for an election. The rest is for the handshake before.
+_ELECTION_PART: Final = 0.5
 # How often per time limit of silent links an instance is asked whether it is still active.
 _LOOKS: Final = 6
 
@@ -101,14 +102,41 @@ class Office:
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def attach(self, link: Link, hello: handshake.Hello, version: int) -> None:
-        """Welcome a participant.
+    async def receive(self, link: Link, hello: handshake.Hello, version: int) -> None:
+        """Welcome a peer whose identity is known, or send it to the active controller."""
+        try:
+            standby = await self._standby(link)
+            if standby is not None:
+                self._dismiss(link, standby, "this instance is not the active controller")
+            elif hello.role is Role.PARTICIPANT:
+                self.attach(link, hello, version)
+            else:
+                self.attach_spectator(link, hello, version)
+        except LinkClosed as error:
+            log.debug("%s has left before it was welcomed: %s", hello.identity, error)
+        except BaseException:
+            # Nothing else would end it: its silence is not watched yet.
+            link.abort("its handshake could not be completed")
+            raise
 
-        Raises:
-            NotAuthorized: its name is no broker id.
+    async def _standby(self, link: Link) -> NotController | None:
+        """Returns which instance is active; None if it is this one.
+
+        While no other one is known, this waits a while for an election: all participants lose the earlier controller at
+        the same moment, and would connect again and again until the next one is active.
         """
-        if not (hello.name.isascii() and hello.name.isdecimal()):
-            raise NotAuthorized(f"{hello.identity} is no participant: its name has to be a broker id")
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self.limits.handshake_ms / 1000 * _ELECTION_PART
+        while (standby := self.port.standby()) is not None:
+            if standby.active_id not in (NO_BROKER, self.port.node_id) or loop.time() >= until_s:
+                return standby
+            await asyncio.sleep(self.limits.backoff_ms / 1000)
+            if not link.is_open:
+                raise LinkClosed(link.reason)
+        return None
+
+    def attach(self, link: Link, hello: handshake.Hello, version: int) -> None:
+        """Welcome a participant, whose name is a broker id."""
         identity = ParticipantLink(int(hello.name), hello.incarnation, link.peer_address)
         attached = Attached(link, identity)
         earlier = self._links.pop(attached.key, None)

@@ -231,7 +231,7 @@ async def test_refused_certificate_leaves_one_record(kind: str, tmp_path: Path) 
 
 async def test_crowd_of_strangers_and_silent_ones_are_recorded() -> None:
     office = ContractOffice()
-    limits = Limits(handshake_ms=100, strangers_per_address=1)
+    limits = Limits(handshake_ms=100, strangers=1)
     async with controller(office, limits=limits) as network, AsyncExitStack() as stack:
         for _ in range(2):
             await stack.enter_async_context(raw_client(network.address))

@@ -1,4 +1,4 @@
-"""Handshake: versions, clusters, identities by certificate and by secret, rights, and strangers."""
+"""Handshake: versions, clusters, identities by certificate and by secret, rights, and hostile bytes."""
 
 import asyncio
 import logging
@@ -31,7 +31,6 @@ from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
-from kactl.transports.tcp import listener
 from kactl.transports.tcp.addresses import Address
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.identity import Identity, PeerCertificate, Role
@@ -681,73 +680,7 @@ async def test_participant_that_sends_a_controllers_message_is_closed(kind: Kind
         await until(lambda: office.closed)
 
 
-# -- strangers ---------------------------------------------------------------------------------------------------------
-
-
-async def test_handshake_is_bounded_in_time_and_strangers_in_number() -> None:
-    limits = Limits(handshake_ms=500, strangers_per_address=3)
-    async with controller(limits=limits) as network, AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(raw_client(network.address)) for _ in range(3)]
-        await clients[0].write(b"\x00\x00")  # part of a frame
-        extra = await stack.enter_async_context(raw_client(network.address))
-        await extra.ended()
-        assert not any(client.reader.at_eof() for client in clients)  # at once: the others are still waiting
-        for client in clients:
-            await client.ended()  # by the time limit
-
-        client = await stack.enter_async_context(raw_client(network.address))
-        assert (await client.greet(hello_of())).version == 1
-
-
-async def test_addresses_of_one_network_share_the_limit_of_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host of IPv6 can use any address of its network. A test has several addresses of IPv4 only."""
-    monkeypatch.setattr(listener, "group_of", lambda host: host.rpartition(".")[0])
-    limits = Limits(handshake_ms=60_000, strangers=10, strangers_per_address=2)
-    async with controller(limits=limits) as network, AsyncExitStack() as stack:
-        strangers = [
-            await stack.enter_async_context(raw_client(network.address, source=f"127.0.0.{number}"))
-            for number in (2, 3, 4)
-        ]
-        await strangers[2].ended()
-        other = await stack.enter_async_context(raw_client(network.address, source="127.0.1.1"))
-        assert (await other.greet(hello_of(1))).version == 1
-
-        assert not any(stranger.reader.at_eof() for stranger in strangers[:2])
-
-
-async def test_known_address_finds_a_place_among_strangers() -> None:
-    limits = Limits(handshake_ms=60_000, strangers=4, strangers_per_address=2)
-    async with controller(limits=limits) as network, AsyncExitStack() as stack:
-        async with raw_client(network.address, source="127.0.0.1") as client:
-            await client.greet(hello_of(1))
-        strangers = [
-            await stack.enter_async_context(raw_client(network.address, source=f"127.0.0.{2 + number // 2}"))
-            for number in range(4)
-        ]
-        unknown = await stack.enter_async_context(raw_client(network.address, source="127.0.0.9"))
-        await unknown.ended()
-
-        participant = await stack.enter_async_context(raw_client(network.address, source="127.0.0.1"))
-        assert (await participant.greet(hello_of(1))).version == 1
-
-        await strangers[0].ended()  # it has waited longest
-        assert not any(stranger.reader.at_eof() for stranger in strangers[1:])
-
-
-async def test_known_address_displaces_its_own_strangers_first() -> None:
-    limits = Limits(handshake_ms=60_000, strangers=4, strangers_per_address=2)
-    async with controller(limits=limits) as network, AsyncExitStack() as stack:
-        async with raw_client(network.address, source="127.0.0.1") as client:
-            await client.greet(hello_of(1))
-        other = await stack.enter_async_context(raw_client(network.address, source="127.0.0.2"))
-        own = [await stack.enter_async_context(raw_client(network.address, source="127.0.0.1")) for _ in range(2)]
-
-        participant = await stack.enter_async_context(raw_client(network.address, source="127.0.0.1"))
-        assert (await participant.greet(hello_of(1))).version == 1
-
-        await own[0].ended()
-        assert not other.reader.at_eof()
-        assert not own[1].reader.at_eof()
+# -- hostile bytes ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

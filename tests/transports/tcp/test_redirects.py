@@ -5,13 +5,21 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+import msgspec
 import pytest
 
 import kactl
+from kactl import wire
 from kactl.messages.admin import ResignRequested
+from kactl.messages.sessions import NotController
+from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
-from kactl.testing.contracts.link_support import until
+from kactl.testing.contracts.link_support import ContractOffice, until
+from kactl.transports.tcp.framing import Kind
+from kactl.transports.tcp.handshake import Proof
 from kactl.transports.tcp.limits import Limits
+
+from .support import RawClient, hello_of, raw_client
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +132,41 @@ async def test_lease_is_renewed_as_soon_as_the_next_controller_is_reached() -> N
             before_ms = leader.remaining_ms()
 
             await until(lambda: leader.remaining_ms() > before_ms)
+
+
+async def test_instance_answers_when_its_election_is_over() -> None:
+    """All participants lose a controller at the same moment. They would connect again and again until the next one."""
+    office, welcomed = ContractOffice(), list[int]()
+    office.active = NO_BROKER
+    network = kactl.TcpNetwork(listen=LOOPBACK, limits=Limits(handshake_ms=600_000))
+
+    async def greet(client: RawClient) -> None:
+        welcomed.append((await client.greet(hello_of())).version)
+
+    async with (
+        network.controller_side(office),
+        raw_client(network.address) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(greet, client)
+        await anyio.wait_all_tasks_blocked()
+        assert welcomed == []
+
+        office.active = office.node_id
+        await until(lambda: bool(welcomed))
+
+    assert welcomed == [1]
+
+
+async def test_instance_sends_participants_away_if_no_election_ends_in_time() -> None:
+    office = ContractOffice()
+    office.active = NO_BROKER
+    network = kactl.TcpNetwork(listen=LOOPBACK, limits=Limits(handshake_ms=100))
+    async with network.controller_side(office), raw_client(network.address) as client:
+        await client.send(Kind.HANDSHAKE, msgspec.msgpack.encode(hello_of()))
+        await client.receive()
+        await client.send(Kind.HANDSHAKE, msgspec.msgpack.encode(Proof(b"")))
+
+        answer = wire.decode((await client.receive()).head, wire.Family(NotController))
+
+        assert answer == NotController(NO_BROKER)
