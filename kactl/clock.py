@@ -10,6 +10,8 @@ No lease, timeout or session may depend on the wall clock.
 """
 
 import functools
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -18,16 +20,19 @@ import anyio
 
 # A random id that the kernel draws at every boot; all containers of a host read the same one.
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# What the time namespace of this process adds to the host's clocks.
+# What a time namespace adds to the host's clocks: that of new children, which may be another than that of this process.
 _TIME_OFFSETS: Final = Path("/proc/self/timens_offsets")
+_NAMESPACES: Final = Path("/proc/self/ns")
 UNKNOWN_BOOT: Final = ""
+UNKNOWN_CLOCK: Final = "?"
 
 
 class BootTime(NamedTuple):
     """A reading of the boot-time clock. Readings with different `boot` cannot be compared.
 
     Attributes:
-        boot: the boot of the host that the reading belongs to; UNKNOWN_BOOT where the platform has no name for it.
+        boot: the boot of the host that the reading belongs to; UNKNOWN_BOOT where the platform has no name for it;
+            UNKNOWN_CLOCK if this process may be in a time namespace whose offset it cannot read.
         ms: since that boot, time in suspend included.
     """
 
@@ -98,19 +103,36 @@ def _boot_time_ns() -> int:
 @functools.cache
 def _boot() -> tuple[str, int]:
     """Returns the id of this boot, and the offset of the time namespace in ns. Both are constant in a process."""
+    offset_ns = _offset_ns()
+    if offset_ns is None:
+        return UNKNOWN_CLOCK, 0
     try:
-        boot = _BOOT_ID.read_text().strip()
-    except OSError:
-        boot = UNKNOWN_BOOT
-    try:
-        offsets = _TIME_OFFSETS.read_text()
-    except OSError:
-        return boot, 0  # a kernel without time namespaces
-    return boot, boot_offset_ns(offsets)
+        return _BOOT_ID.read_text().strip(), offset_ns
+    except (OSError, UnicodeDecodeError):
+        return UNKNOWN_BOOT, offset_ns
 
 
-def boot_offset_ns(text: str) -> int:
-    """Returns the offset of CLOCK_BOOTTIME in the text of `/proc/self/timens_offsets`; 0 if it is not listed.
+# A child may be in another time namespace.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_boot.cache_clear)
+
+
+def _offset_ns() -> int | None:
+    """Returns the offset of this process's time namespace; None if it is unknown, as in a container without /proc."""
+    if sys.platform != "linux":
+        return 0  # there are no time namespaces
+    try:
+        if not (_NAMESPACES / "time").is_symlink() and (_NAMESPACES / "mnt").is_symlink():
+            return 0  # nor has this kernel any
+        if os.readlink(_NAMESPACES / "time") != os.readlink(_NAMESPACES / "time_for_children"):
+            return None
+        return boot_offset_ns(_TIME_OFFSETS.read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def boot_offset_ns(text: str) -> int | None:
+    """Returns the offset of CLOCK_BOOTTIME in the text of `/proc/self/timens_offsets`; None if it is not listed.
 
     Source: time_namespaces(7). A line reads `boottime <seconds> <nanoseconds>`; seconds may be negative.
     """
@@ -118,4 +140,4 @@ def boot_offset_ns(text: str) -> int:
         match line.split():
             case ["boottime", seconds, nanoseconds]:
                 return int(seconds) * 1_000_000_000 + int(nanoseconds)
-    return 0
+    return None

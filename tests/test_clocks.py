@@ -1,5 +1,6 @@
 """System clocks and the clocks of the tests."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from kactl import clock as clock_module
-from kactl.clock import UNKNOWN_BOOT, Clock, SystemClock, boot_offset_ns
+from kactl.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock, SystemClock, boot_offset_ns
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -105,14 +106,45 @@ def test_boot_time_of_a_time_namespace_is_that_of_the_host() -> None:
         ("monotonic           0         0\nboottime            0         0\n", 0),
         ("monotonic           0         0\nboottime         3600         5\n", 3_600_000_000_005),
         ("monotonic           7         0\nboottime          -10 999999999\n", -9_000_000_001),
-        ("", 0),
+        ("", None),
     ],
 )
-def test_offset_of_a_time_namespace_is_read(text: str, offset_ns: int) -> None:
+def test_offset_of_a_time_namespace_is_read(text: str, offset_ns: int | None) -> None:
     assert boot_offset_ns(text) == offset_ns
 
 
-def test_missing_boot_time_falls_back_to_the_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+NO_TIME_NAMESPACE = "no time namespace can be made here"
+# A process whose next children, and not itself, are in another time namespace: its own offset is not listed.
+UNSHARED = "import ctypes; assert ctypes.CDLL(None).unshare(0x80) == 0"
+HIDDEN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "-")
+
+
+@pytest.mark.parametrize(("command", "before"), [((), UNSHARED), (HIDDEN, "")], ids=["unshared", "without-proc"])
+def test_clock_with_an_unknown_offset_has_no_name(command: tuple[str, ...], before: str) -> None:
+    code = f"{before}\nfrom kactl.clock import SystemClock; print(SystemClock().boot_time().boot)"
+    ran = subprocess.run(
+        [*command, sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    if "unshare:" in ran.stderr or "AssertionError" in ran.stderr:
+        pytest.skip(f"{NO_TIME_NAMESPACE}: {ran.stderr.strip()}")
+
+    assert ran.stdout.strip() == UNKNOWN_CLOCK, ran.stderr
+
+
+def test_forked_child_reads_its_own_boot() -> None:
+    SystemClock().boot_time()
+    child = os.fork()
+    if child == 0:
+        os._exit(clock_module._boot.cache_info().currsize)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert clock_module._boot.cache_info().currsize == 1
+
+
+def test_missing_boot_time_falls_back_to_the_monotonic_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As on a kernel without time namespaces."""
+    (tmp_path / "mnt").symlink_to("mnt:[1]")
+    monkeypatch.setattr(clock_module, "_NAMESPACES", tmp_path)
     monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     monkeypatch.setattr(clock_module, "_BOOT_ID", Path("/nowhere"))
     monkeypatch.setattr(clock_module, "_TIME_OFFSETS", Path("/nowhere"))

@@ -8,6 +8,8 @@ snapshot           all leadership at once, written part by part between changes
 partition_watches  single partitions with reported writes
 checkpoint         transfer of the write-ahead log into the file, concurrent with writes
 database           transactions, and the events of the changes they made
+identity           whether the path still leads to the open files
+other_boots        leases by a clock that cannot be compared
 sessions           leases and what depends on them: the controllership, registrations
 catalog            topics, configurations, notifications
 requests           deletion marks, admin requests, features, producer ids

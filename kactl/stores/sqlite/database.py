@@ -20,6 +20,7 @@ from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
 from .identity import OpenFiles
 from .journal import Journal
+from .other_boots import has_doubtful_leases, newest_abandoned
 from .protection import check_place
 from .schema import DISTRUST, check_file, check_structure, create, damaged, migrate
 from .snapshot import Snapshot
@@ -61,6 +62,9 @@ class Database:
     Args:
         start: starts a function in another thread, for checkpoints.
 
+    Attributes:
+        abandoned: number of the newest lease that no process can renew any more; 0 if that is unknown.
+
     Raises:
         StoreDamaged: the file is damaged, or not a kactl store; it was left unchanged.
     """
@@ -68,6 +72,8 @@ class Database:
     def __init__(self, path: Path, clock: Clock, *, connect: Connect = connect, start: Start = start_at_once) -> None:
         self.path = path
         self._connect = connect
+        self._clock = clock
+        self._has_doubtful_leases = False  # when it was checked
         self.journal = Journal(path)
         self._log_bytes = 0
         self._data_version = -1
@@ -79,6 +85,7 @@ class Database:
         with self.translated():
             check_file(path, connect)
             self._check(path)
+            self.abandoned = newest_abandoned(path, connect) if self._has_doubtful_leases else 0
             self.connection = connect(path)
             try:
                 migrate(path, self.connection, clock)
@@ -269,6 +276,7 @@ class Database:
                         unseal(frame)
                     except FrameDamagedError as error:
                         raise damaged(self.path, f"the {description.format(name)} is damaged ({error})") from error
+            self._has_doubtful_leases = "leases" in present and has_doubtful_leases(connection, self._clock)
         finally:
             connection.close()
 

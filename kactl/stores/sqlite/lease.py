@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from kactl.clock import UNKNOWN_BOOT, Clock
+from kactl.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock
 from kactl.errors import SessionExpired, StoreError, StoreReplaced
 from kactl.model import Broker, Fence
 from kactl.runtime.logs import logger
@@ -53,6 +53,7 @@ class Lease:
         self._renewed_ms = 0  # boot time
         self._broker_sessions: list[int] = []
         self._suspended = False
+        self._is_watching = False  # whether it waits for sessions of another boot
         self.session = _NO_SESSION
         self.trouble = ""  # reason of the last failure; read in the loop's thread only
 
@@ -63,14 +64,24 @@ class Lease:
             _LOGGER.info("ended %d sessions of an earlier process", abandoned)
         await self._thread.run(self._thread.sessions.end_silent_sessions)
         self._renewed_ms = self._clock.boot_time().ms
-        self.session = await self._thread.run(self._thread.sessions.open_session, self._timeout_ms)
+        self.session = await self._open_session(self._timeout_ms)
 
     async def open_another(self, timeout_ms: int) -> "SqliteSession":
         """Returns a session for a broker; its owner keeps it alive."""
-        number = await self._thread.run(self._thread.sessions.open_session, timeout_ms)
+        number = await self._open_session(timeout_ms)
         self._broker_sessions.append(number)
-        bound = _WITNESSED if self._clock.boot_time().boot == UNKNOWN_BOOT else _COUNTED
+        bound = _WITNESSED if self._clock.boot_time().boot in (UNKNOWN_BOOT, UNKNOWN_CLOCK) else _COUNTED
         return SqliteSession(self._thread, number, timeout_ms, bound)
+
+    async def _open_session(self, timeout_ms: int) -> int:
+        sessions = self._thread.sessions
+        while (number := await self._thread.run(sessions.open_session, timeout_ms)) is None:
+            if not self._is_watching:
+                self._is_watching = True
+                _LOGGER.warning("sessions of another boot, or by another clock, are watched until their time is over")
+            await self._clock.sleep_ms(self._poll_ms)
+        self._is_watching = False
+        return number
 
     async def close(self) -> None:
         """End all sessions of this process, so that they need not time out."""

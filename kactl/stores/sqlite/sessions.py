@@ -3,9 +3,12 @@
 A session is a lease: a row with the boot time at which it ends unless it is renewed. The first process that detects an
 expired lease ends the session and everything that depends on it. A lease has expired if
 
-* its end has been reached,
-* it belongs to another boot of the host: no process that could renew it is left, or
-* it was renewed in the future, which only an earlier boot without an id explains.
+* its end has been reached, by a clock that this process shares with its owner, or
+* it was not renewed for its whole timeout while this process watched it, or no other process has the file open.
+
+The second rule holds for a lease whose end cannot be compared with the clock of this process. Its owner ran in an
+earlier boot of the host, or it runs in a container with a boot id or a clock of its own. In the latter case the lease
+is renewed, and the file is refused.
 
 The clock is read inside the write transaction. Write transactions of all processes of the host are serialized, so no
 reading is older than the one of a stored lease.
@@ -24,6 +27,7 @@ from kactl.stores.base import Changed
 
 from .database import Database
 from .frame import seal, unseal
+from .other_boots import IS_BY_OTHER_CLOCK, IS_OVER, refusal
 
 # The name of the record with the address of the controller; its version is the controller epoch.
 _ADDRESS: Final = "controller address"
@@ -32,10 +36,6 @@ _ADDRESS: Final = "controller address"
 _REMOTE: Final = 0
 _ENCODER = msgspec.msgpack.Encoder()
 _BROKER = msgspec.msgpack.Decoder(Broker)
-# If either boot id is unknown, the boots count as the same.
-_IS_OVER: Final = (
-    "(expires_ms <= :ms OR expires_ms - timeout_ms > :ms OR (boot <> :boot AND boot <> '' AND :boot <> ''))"
-)
 
 
 class Holder(NamedTuple):
@@ -53,6 +53,21 @@ class Holder(NamedTuple):
 NO_HOLDER: Final = Holder("", "")
 
 
+class _Watched(NamedTuple):
+    """A lease that seems over by a clock that cannot be compared.
+
+    Attributes:
+        expires_ms: by the clock of its owner.
+        since_ms: since when it has not changed, by the clock of this process.
+        was_renewed: while this process watched.
+    """
+
+    boot: str
+    expires_ms: int
+    since_ms: int
+    was_renewed: bool
+
+
 class Sessions:
     """Sessions, the controllership and registrations of one database.
 
@@ -64,12 +79,26 @@ class Sessions:
         self._database = database
         self._clock = clock
         self._holder = holder
+        self._watched: dict[int, _Watched] = {}
 
     # -- sessions
 
-    def open_session(self, timeout_ms: int) -> int:
+    def open_session(self, timeout_ms: int) -> int | None:
+        """Returns the number of a new lease; None as long as there are leases that may be over, and are watched.
+
+        So all leases of a file are measured by one clock.
+
+        Raises:
+            StoreError: one of them is renewed: its owner has another boot id, or another clock.
+        """
         with self._database.writing() as connection:
+            self._end_silent()
             now = self._clock.boot_time()
+            for lease in self._watched.values():
+                if lease.was_renewed:
+                    raise refusal(self._database.path, theirs=lease.boot, ours=now.boot)
+            if self._watched:
+                return None
             cursor = connection.execute(
                 "INSERT INTO leases (timeout_ms, expires_ms, boot, lock, turn) VALUES (?, ?, ?, ?, ?)",
                 (timeout_ms, now.ms + timeout_ms, now.boot, *self._holder),
@@ -88,7 +117,7 @@ class Sessions:
         """
         with self._database.writing() as connection:
             renewed = connection.execute(
-                f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {_IS_OVER} "
+                f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {IS_OVER} "
                 "AND NOT EXISTS (SELECT 1 FROM brokers WHERE session = -:id)",
                 {"id": session, **self._now()},
             )
@@ -103,7 +132,7 @@ class Sessions:
     def end_silent_sessions(self) -> None:
         """End the sessions with an expired lease. Nothing is written if there are none."""
         with self._database.translated():
-            query = f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1"
+            query = f"SELECT 1 FROM leases WHERE {IS_OVER} LIMIT 1"
             is_due = self._database.connection.execute(query, self._now()).fetchone() is not None
         if is_due:
             with self._database.writing():
@@ -242,8 +271,18 @@ class Sessions:
         return self._clock.boot_time()._asdict()
 
     def _end_silent(self) -> None:
-        silent = self._database.connection.execute(f"SELECT id FROM leases WHERE {_IS_OVER}", self._now())
-        for (session,) in silent.fetchall():
+        """End all leases that are over, and watch those that may be."""
+        now, before, self._watched = self._clock.boot_time(), self._watched, {}
+        query = f"SELECT id, timeout_ms, expires_ms, boot, {IS_BY_OTHER_CLOCK} FROM leases WHERE {IS_OVER}"
+        leases = self._database.connection.execute(query, now._asdict()).fetchall()
+        for session, timeout_ms, expires_ms, boot, is_other_clock in leases:
+            if is_other_clock and session > self._database.abandoned:
+                watched = before.get(session)
+                if watched is None or watched.expires_ms != expires_ms:
+                    watched = _Watched(boot, expires_ms, now.ms, was_renewed=watched is not None)
+                if now.ms - watched.since_ms < timeout_ms:
+                    self._watched[session] = watched
+                    continue
             self._end(session)
 
     def _end(self, session: int) -> None:
