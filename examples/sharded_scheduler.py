@@ -34,10 +34,9 @@ class Shard(kactl.PartitionHandler):
 
     async def work(self, jobs: sqlite3.Connection, leader: kactl.Leader) -> None:
         """Mark one job of this shard as done."""
-        with jobs:
-            await kactl.fencing.sql_guard(jobs, leader, f"shard-{self.partition.partition}")
-            shard = self.partition.partition
-            jobs.execute(f"UPDATE jobs SET done_by = ? WHERE id = ({NEXT})", (str(leader.token), shard))
+        shard = self.partition.partition
+        with kactl.fencing.fenced(jobs, leader, f"shard-{shard}") as tx:
+            tx.execute(f"UPDATE jobs SET done_by = ? WHERE id = ({NEXT})", (str(leader.token), shard))
 
 
 async def main(file: str, *controllers: str) -> None:

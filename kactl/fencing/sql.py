@@ -1,21 +1,16 @@
-"""Guard for writes to a SQL database: the highest token of each resource, compared in the transaction of the write.
-
-    with connection:  # one transaction
-        await sql_guard(connection, leader, "invoices-7")
-        connection.execute("UPDATE ...")
+"""Statements of the guard for SQL databases, which compare a token with the highest one of the resource.
 
 The guard locks the row of the resource until the end of the transaction. A delayed transaction of an earlier leader
 waits for it, then finds the higher token.
 """
 
-import inspect
-from typing import Any, Final, Literal, get_args
+from typing import Final, get_args
 
 from kactl.errors import BadRequest, StaleToken
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken
 
-Dialect = Literal["sqlite", "postgresql", "mysql"]
+from .drivers import Dialect, Driver
 
 # One row for each resource and topic: tokens of different topics cannot be compared.
 _DDL: Final[dict[Dialect, str]] = {
@@ -54,19 +49,8 @@ _UPSERT: Final[dict[Dialect, str]] = {
 _READ: Final = "SELECT token FROM kactl_fence WHERE resource = %s AND topic_id = %s"
 # A locking read sees the commits of other transactions at every isolation level. SQLite has one writer.
 _LOCKED: Final[dict[Dialect, str]] = {"sqlite": "", "postgresql": " FOR UPDATE", "mysql": " FOR UPDATE"}
-_DIALECTS: Final[dict[str, Dialect]] = {
-    "sqlite3": "sqlite",
-    "aiosqlite": "sqlite",
-    "psycopg": "postgresql",
-    "psycopg2": "postgresql",
-    "asyncpg": "postgresql",
-    "pymysql": "mysql",
-    "MySQLdb": "mysql",
-    "mysql": "mysql",
-    "aiomysql": "mysql",
-    "asyncmy": "mysql",
-}
-_RESOURCE_MAX: Final = 255
+# An undefined table: the SQLSTATE of PostgreSQL, and the error of MySQL.
+_NO_TABLE: Final = ("42P01", 1146)
 
 
 def ddl(dialect: Dialect) -> str:
@@ -76,50 +60,50 @@ def ddl(dialect: Dialect) -> str:
     return _DDL[dialect]
 
 
-async def sql_guard(
-    connection: Any, leader: Leader, resource: str, *, dialect: Dialect | None = None, placeholder: str | None = None
-) -> None:
-    """Record the leader's token for a resource, in the transaction that is open or that the driver begins.
-
-    Args:
-        connection: of a DB-API driver, or of an asynchronous one with the same methods, or of asyncpg.
-        resource: name of the written resource, at most 255 characters.
-        dialect, placeholder: for a driver that is not known: its SQL, and its placeholder for parameters, ? or %s.
+async def guard(driver: Driver, leader: Leader, resource: str) -> None:
+    """Record the leader's token in the open transaction, and lock its row.
 
     Raises:
-        LeadershipLost: the lease has ended; nothing was sent.
-        StaleToken: a later leader has written to the resource. The caller has to roll the transaction back.
+        StaleToken: a later leader has written to the resource. The caller has to roll back.
+        BadRequest: there is no table, or no transaction.
     """
-    leader.check()
-    if not 0 < len(resource) <= _RESOURCE_MAX:
-        raise BadRequest("resource", f"{len(resource)} characters are not possible: choose 1 to {_RESOURCE_MAX}")
-    driver = type(connection).__module__.partition(".")[0]
-    dialect = dialect or _DIALECTS.get(driver)
-    if dialect is None:
-        raise BadRequest("dialect", f"the driver {driver!r} is not known: pass dialect= and placeholder=")
+    await driver.attach()
+    if driver.dialect not in _UPSERT:
+        raise BadRequest("dialect", f"{driver.dialect!r} is not known: choose one of {', '.join(_UPSERT)}")
+    try:
+        token = leader.token
+        await driver.write(_UPSERT[driver.dialect], (resource, token.topic_id.hex(), token.as_int()))
+        await confirm(driver, leader, resource)
+    except Exception as error:
+        if not _is_missing_table(error):
+            raise
+        command = f"python -m kactl.fencing ddl --dialect {driver.dialect}"
+        reason = f"this database has no such table: create it once by the statement that `{command}` prints"
+        raise BadRequest("kactl_fence", reason) from error
+
+
+async def confirm(driver: Driver, leader: Leader, resource: str) -> None:
+    """Verify that the open transaction has the leader's token, and lock its row."""
+    assert driver.dialect is not None, "`guard` has verified it"
     token, topic = leader.token.as_int(), leader.token.topic_id.hex()
-    read = _READ + _LOCKED[dialect]
-    if driver == "asyncpg":
-        await connection.execute(_numbered(_UPSERT[dialect]), resource, topic, token)
-        stored = await connection.fetchval(_numbered(read), resource, topic)
-    else:
-        mark = placeholder or ("?" if dialect == "sqlite" else "%s")
-        cursor = await _done(connection.cursor())
-        await _done(cursor.execute(_UPSERT[dialect].replace("%s", mark), (resource, topic, token)))
-        await _done(cursor.execute(read.replace("%s", mark), (resource, topic)))
-        (stored,) = await _done(cursor.fetchone())
-        await _done(cursor.close())
-    if stored > token:
+    stored = await driver.value(_READ + _LOCKED[driver.dialect], (resource, topic))
+    if stored is not None and stored > token:
         highest = FencingToken(stored >> 32, stored & 0xFFFF_FFFF, leader.token.topic_id)
         raise StaleToken(resource, ours=str(leader.token), highest=str(highest))
+    if stored != token or driver.is_open() is False:
+        raise BadRequest(
+            "connection",
+            "the transaction of the guard is not open: the connection commits each statement (autocommit), or the "
+            "block has ended the transaction; use neither",
+        )
 
 
-def _numbered(statement: str) -> str:
-    """Returns a statement with the placeholders $1, $2 ..."""
-    first, *others = statement.split("%s")
-    return first + "".join(f"${number}{text}" for number, text in enumerate(others, start=1))
+def sqlstate(error: BaseException) -> object:
+    """Returns the SQLSTATE of a driver's error, or the number of MySQL's; None if it has neither."""
+    cause = getattr(error, "orig", None) or error  # of SQLAlchemy's
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return state or next(iter(cause.args), None)
 
 
-async def _done(result: Any) -> Any:
-    """Returns the result of a driver's method, which may be asynchronous."""
-    return await result if inspect.isawaitable(result) else result
+def _is_missing_table(error: Exception) -> bool:
+    return sqlstate(error) in _NO_TABLE or "no such table: kactl_fence" in str(error)

@@ -1,197 +1,99 @@
-"""The SQL guard, against SQLite and, where it is installed, PostgreSQL."""
+"""The deprecated guard without a block, and the statement that creates the table."""
 
-import os
-import shutil
-import sqlite3
+import gc
+import inspect
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import Any
+from typing import get_type_hints
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from kactl.errors import BadRequest, LeadershipLost, StaleToken
-from kactl.fencing import ddl, sql_guard
-from tests.support.jars import REQUIRE
+from kactl.fencing import ddl, fenced, sql_guard
 
+from .databases import RESOURCE, Database, done
 from .leaders import OTHER_ID, leader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:sql_guard is replaced:DeprecationWarning")]
 
-RESOURCE = "invoices"
-
-
-class PsqlConnection:
-    """A connection in a `psql` process, with the methods of a driver that blocks."""
-
-    def __init__(self, folder: Path) -> None:
-        command = ["psql", "-h", str(folder), "-U", "postgres", "-d", "postgres", "-AtqX"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._rows: list[str] = []
-
-    async def cursor(self) -> "PsqlConnection":
-        return self
-
-    async def execute(self, statement: str, values: tuple[object, ...] = ()) -> None:
-        for value in values:
-            statement = statement.replace("%s", f"'{value}'", 1)
-        await anyio.to_thread.run_sync(self._run, statement)
-
-    def _run(self, statement: str) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{statement};\n\\echo done\n")
-        self._process.stdin.flush()
-        self._rows = list(iter(lambda: self._process.stdout.readline().strip(), "done"))  # type: ignore[union-attr]
-
-    def fetchone(self) -> tuple[int, ...]:
-        return tuple(int(value) for value in self._rows[0].split("|"))
-
-    def close(self) -> None:
-        return
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+INSERTION = "INSERT INTO invoices (value) VALUES ('value')"
+each_driver = pytest.mark.parametrize(
+    "kind", ["sqlite3", "aiosqlite", "psycopg", "psycopg, async", "sqlalchemy, psycopg"]
+)
+blocking = pytest.mark.parametrize("kind", ["sqlite3", "psycopg"])
+asynchronous = pytest.mark.parametrize("kind", ["aiosqlite", "psycopg, async", "asyncpg", "sqlalchemy, asyncpg"])
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Path]:
-    """A server, which listens in its folder only. The folder is outside of pytest's, which other users cannot enter."""
-    if not all(map(shutil.which, ("initdb", "pg_ctl", "psql"))):
-        reason = "there is no PostgreSQL: install Debian's postgresql, and put its initdb and pg_ctl on PATH"
-        if os.environ.get(REQUIRE) == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="kactl-postgres-", ignore_cleanup_errors=True) as name:
-        yield from _running(Path(name))
+@blocking
+async def test_guard_that_is_not_awaited_guards_a_blocking_driver(database: Database) -> None:
+    connection = await database.open()
+    sql_guard(connection, leader(1, 6), RESOURCE)
+    connection.commit()
+
+    with pytest.raises(StaleToken):
+        sql_guard(connection, leader(1, 5), RESOURCE)
+
+    connection.rollback()
+    assert database.query("SELECT token FROM kactl_fence") == [(leader(1, 6).token.as_int(),)]
 
 
-def _running(folder: Path) -> Iterator[Path]:
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:  # the server refuses to run as root
-        user = {"user": "nobody"}
-        shutil.chown(folder, "nobody")
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **user}
-    data = folder / "data"
-    subprocess.run(["initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], **quiet)
-    settings = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-    subprocess.run(["pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start"], **quiet)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+@each_driver
+async def test_guard_may_be_awaited(database: Database) -> None:
+    connection = await database.open()
+    await sql_guard(connection, leader(1, 6), RESOURCE)
+    await database.run(connection, INSERTION)
+    await done(connection.commit())
+
+    with pytest.raises(StaleToken, match=r"1\.5 is behind 1\.6"):
+        await sql_guard(connection, leader(1, 5), RESOURCE)
+
+    await done(connection.rollback())
+    await sql_guard(connection, leader(1, 0, topic_id=OTHER_ID), RESOURCE)
+    assert database.values() == ["value"]
 
 
-async def guard(connection: Any, *epochs: int, **settings: Any) -> None:
-    await sql_guard(connection, leader(*epochs, **settings), RESOURCE)
+@asynchronous
+async def test_guard_of_an_asynchronous_driver_fails_if_it_is_not_awaited(database: Database) -> None:
+    connection = await database.open()
+
+    sql_guard(connection, leader(1, 5), RESOURCE)
+    gc.collect()
+
+    with pytest.raises(Exception):  # noqa: B017, PT011  # each driver has its own
+        await database.run_and_commit(connection, INSERTION)
+    assert database.values() == []
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(tmp_path / "app.db")) as connection:
-        connection.executescript(ddl("sqlite") + "CREATE TABLE invoices (id INTEGER PRIMARY KEY, by TEXT)")
-        yield connection
+@pytest.mark.parametrize("kind", ["sqlite3, isolation_level=None", "psycopg, autocommit", "asyncpg"])
+async def test_guard_outside_of_a_transaction_is_refused(database: Database) -> None:
+    connection = await database.open()
+
+    with pytest.raises(BadRequest, match="autocommit"):
+        await sql_guard(connection, leader(1, 5), RESOURCE)
 
 
-async def test_delayed_write_of_an_old_leader_is_rejected(database: sqlite3.Connection) -> None:
-    for epochs in ((1, 5), (1, 5), (1, 6), (2, 0)):
-        with database:
-            await guard(database, *epochs)
-            database.execute("INSERT INTO invoices (by) VALUES (?)", (str(epochs),))
+@each_driver
+async def test_leader_without_a_lease_sends_nothing(database: Database) -> None:
+    connection = await database.open()
 
-    async def write_late() -> None:
-        with database:
-            await guard(database, 1, 6)
-            database.execute("INSERT INTO invoices (by) VALUES ('late')")
-
-    with pytest.raises(StaleToken, match=r"token 1\.6 is behind 2\.0"):
-        await write_late()
-
-    assert database.execute("SELECT count(*) FROM invoices").fetchone() == (4,)
-
-
-async def test_rolled_back_guard_has_no_effect(database: sqlite3.Connection) -> None:
-    await guard(database, 9, 9)
-    database.rollback()
-
-    with database:
-        await guard(database, 1, 0)
-
-
-async def test_tokens_of_other_topics_and_resources_are_not_compared(database: sqlite3.Connection) -> None:
-    with database:
-        await guard(database, 5, 5)
-        await guard(database, 1, 0, topic_id=OTHER_ID)
-        await sql_guard(database, leader(1, 0), "orders")
-
-
-async def test_leader_without_a_lease_sends_nothing(database: sqlite3.Connection) -> None:
     with pytest.raises(LeadershipLost):
-        await guard(database, 1, 0, valid=False)
+        await sql_guard(connection, leader(1, 0, valid=False), RESOURCE)
 
-    assert not database.in_transaction
-
-
-@pytest.mark.parametrize("resource", ["", "r" * 256])
-async def test_impossible_resource_is_rejected(database: sqlite3.Connection, resource: str) -> None:
-    with pytest.raises(BadRequest):
-        await sql_guard(database, leader(1, 0), resource)
+    assert database.query("SELECT * FROM kactl_fence") == []
 
 
-async def test_unknown_driver_has_to_be_described() -> None:
-    with pytest.raises(BadRequest, match="pass dialect="):
-        await guard(object(), 1, 0)
+@pytest.mark.parametrize("kind", ["sqlite3"])
+async def test_use_of_the_old_guard_warns(database: Database) -> None:
+    connection = await database.open()
+
+    with pytest.warns(DeprecationWarning, match="`with fenced"):
+        sql_guard(connection, leader(1, 0), RESOURCE)
 
 
-async def test_waiting_transaction_of_an_old_leader_is_rejected(postgres: Path) -> None:
-    """The guard of the later leader holds the row, so the earlier one waits for its commit."""
-    settings: dict[str, Any] = {"dialect": "postgresql", "placeholder": "%s"}
-    later, earlier = PsqlConnection(postgres), PsqlConnection(postgres)
-    rejected = anyio.Event()
-
-    async def write_late() -> None:
-        await earlier.execute("BEGIN")
-        with pytest.raises(StaleToken, match=r"1\.5 is behind 1\.6"):
-            await sql_guard(earlier, leader(1, 5), RESOURCE, **settings)
-        await earlier.execute("ROLLBACK")
-        rejected.set()
-
-    try:
-        await later.execute(ddl("postgresql").rstrip(";"))
-        await sql_guard(later, leader(1, 5), RESOURCE, **settings)
-        await later.execute("BEGIN")
-        await sql_guard(later, leader(1, 6), RESOURCE, **settings)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(write_late)
-            await wait_until_blocked(postgres)
-            assert not rejected.is_set()
-            await later.execute("COMMIT")
-        assert rejected.is_set()
-        await sql_guard(later, leader(1, 6), RESOURCE, **settings)
-    finally:
-        later.end()
-        earlier.end()
-
-
-async def wait_until_blocked(folder: Path) -> None:
-    """Wait until a connection waits for a lock."""
-    third = PsqlConnection(folder)
-    give_up_at = time.monotonic() + 30
-    while time.monotonic() < give_up_at:
-        await third.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        if third.fetchone() != (0,):
-            break
-    third.end()
+def test_signatures_show_what_is_awaited() -> None:
+    assert not inspect.iscoroutinefunction(sql_guard)
+    assert "Awaitable" in str(get_type_hints(sql_guard)["return"])
+    assert {"__enter__", "__aenter__"} <= set(dir(inspect.signature(fenced).return_annotation.__origin__))
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql"])
@@ -207,26 +109,3 @@ def test_command_prints_the_table(dialect: str) -> None:
 def test_unknown_dialect_is_rejected() -> None:
     with pytest.raises(BadRequest, match="choose one of sqlite"):
         ddl("oracle")  # type: ignore[arg-type]
-
-
-class Recorder:
-    """A driver that records statements; `kind` is its module."""
-
-    def __init__(self) -> None:
-        self.statements: list[str] = []
-
-    async def execute(self, statement: str, *values: object) -> None:
-        self.statements.append(statement)
-
-    async def fetchval(self, statement: str, *values: object) -> int:
-        self.statements.append(statement)
-        return 0
-
-
-async def test_placeholders_of_asyncpg_are_numbered() -> None:
-    connection = type("Connection", (Recorder,), {"__module__": "asyncpg.connection"})()
-
-    await guard(connection, 1, 0)
-
-    assert "VALUES ($1, $2, $3)" in connection.statements[0]
-    assert connection.statements[1].endswith("resource = $1 AND topic_id = $2 FOR UPDATE")
