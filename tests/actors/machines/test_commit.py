@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.commit import CommitResult, Committer
-from kactl.errors import SessionExpired, StoreUnavailable
+from kactl.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.machines import partition
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
@@ -166,6 +166,27 @@ async def test_failed_read_back_fails_every_row(bench: Machines) -> None:
     assert _failed(settled) == [True, True, True]
     assert not settled.change.writes.any()
     assert settled.change.leader_epoch.tolist() == change.rows.leader_epoch.tolist()
+
+
+@pytest.mark.parametrize("failure", ["row of a write", "write", "read back", "row of a read", "read"])
+async def test_rows_that_the_store_failed_are_tried_again_later(bench: Machines, failure: str) -> None:
+    change, committer = await _three(bench), _committer(bench)
+    failed = {"row of a write": ["a-0"], "row of a read": ["b-1"]}.get(failure, NAMES)
+    if failure.startswith("row"):
+        bench.store.next("commit", rejects("a-0"))
+        bench.store.next("leaderships", returns(with_status(Found.FAILED, "b-1")))
+    elif failure == "read back":
+        bench.store.next("commit", fails_between(StoreUnavailable("gone"), "a-0"))
+        bench.store.next("leaderships", fails(StoreUnavailable("gone")))
+    else:
+        bench.store.next("commit" if failure == "write" else "leaderships", fails(StoreError("full")))
+
+    if failure.endswith("read"):
+        await committer.reload(bench.cluster.table.rows(bench.rows(*NAMES)))
+    else:
+        await committer.commit(change)
+
+    assert bench.cluster.pop_retries().tolist() == sorted(bench.rows(*failed).tolist())
 
 
 async def test_reload_does_not_change_the_table(bench: Machines) -> None:

@@ -155,6 +155,116 @@ async def test_changes_while_disconnected_are_reported_afterwards(
         }
 
 
+# Reads that arm a watch, changes by other clients while the connection is broken, and the event that reports each. The
+# store has read a cluster with the topic orders, a mark for its deletion, a registration of broker 1 and controller 5.
+_Read = Callable[[ZooKeeperStore], Awaitable[object]]
+_Change = Callable[[ZooKeeperStore, Any], Awaitable[object] | None]
+MISSED: dict[str, tuple[_Read, _Change, StoreEvent]] = {
+    "broker registers": (
+        ZooKeeperStore.brokers,
+        lambda other, tree: tree.create("/brokers/ids/2", b'{"version":1,"host":"a","port":9}', ephemeral=True),
+        StoreEvent(Changed.BROKERS),
+    ),
+    "broker ends": (
+        ZooKeeperStore.brokers,
+        lambda other, tree: tree.delete("/brokers/ids/1"),
+        StoreEvent(Changed.BROKERS),
+    ),
+    "registration is written": (
+        ZooKeeperStore.brokers,
+        lambda other, tree: tree.set("/brokers/ids/1", b'{"version":1,"host":"b","port":9}'),
+        StoreEvent(Changed.BROKER, "1"),
+    ),
+    "topic is created": (
+        ZooKeeperStore.topics,
+        lambda other, tree: other.create_topic(TopicRef("new"), {0: Assignment((1,))}, {}),
+        StoreEvent(Changed.TOPICS),
+    ),
+    "topic is written": (
+        lambda store: store.assignments(["orders"]),
+        lambda other, tree: other.write_assignment(ORDERS, {0: Assignment((9,))}, None),
+        StoreEvent(Changed.TOPIC, "orders"),
+    ),
+    "deletion is marked": (
+        ZooKeeperStore.deletions,
+        lambda other, tree: other.mark_deletion("other"),
+        StoreEvent(Changed.DELETIONS),
+    ),
+    "last deletion mark goes": (
+        ZooKeeperStore.deletions,
+        lambda other, tree: tree.delete("/admin/delete_topics/orders"),
+        StoreEvent(Changed.DELETIONS),
+    ),
+    "ISR is written": (
+        ZooKeeperStore.isr_notifications,
+        lambda other, tree: other.notify_isr([ORDERS_0]),
+        StoreEvent(Changed.ISR_NOTIFICATIONS),
+    ),
+    "directory fails": (
+        ZooKeeperStore.log_dir_notifications,
+        lambda other, tree: other.notify_log_dir(1),
+        StoreEvent(Changed.LOG_DIR_NOTIFICATIONS),
+    ),
+    "controller is elected": (
+        ZooKeeperStore.controller,
+        lambda other, tree: other.contest(7, take_over=True),
+        StoreEvent(Changed.CONTROLLER),
+    ),
+    "controller ends": (
+        ZooKeeperStore.controller,
+        lambda other, tree: tree.delete("/controller"),
+        StoreEvent(Changed.CONTROLLER_GONE),
+    ),
+    "brokers are configured": (
+        ZooKeeperStore.default_config,
+        lambda other, tree: other.set_default_config({"unclean.leader.election.enable": "true"}),
+        StoreEvent(Changed.DEFAULT_CONFIG),
+    ),
+    "reassignment is requested": (
+        ZooKeeperStore.reassignment_request,
+        lambda other, tree: other.request_reassignment({ORDERS_0: (2,)}),
+        StoreEvent(Changed.REASSIGNMENT_REQUEST),
+    ),
+    "election is requested": (
+        ZooKeeperStore.preferred_election_request,
+        lambda other, tree: other.request_preferred_election([ORDERS_0]),
+        StoreEvent(Changed.PREFERRED_ELECTION_REQUEST),
+    ),
+}
+
+
+@pytest.mark.parametrize("missed", MISSED)
+async def test_each_change_while_disconnected_is_reported_alone(
+    proxy: Proxy, tree: Any, chroot: str, connect: str, kind: Kind, missed: str
+) -> None:
+    read, change, event = MISSED[missed]
+    async with (
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+        await other.mark_deletion("orders")
+        await other.contest(5)
+        tree.create("/brokers/ids/1", b'{"version":1,"host":"a","port":9}', ephemeral=True)
+        recorder = EventRecorder(store)
+        for arms in {armed_by for armed_by, _, _ in MISSED.values()}:
+            await arms(store)
+        recorder.events.clear()
+        proxy.reachable = False
+        await proxy.cut()
+        await wait_for(store, connected=False)
+
+        changing = change(other, tree)
+        if isinstance(changing, Awaitable):
+            await changing
+        proxy.reachable = True
+
+        await recorder.wait_for(event.what, event.name)
+        await read(store)  # the watches were compared before this response
+        unrelated = {Changed.SUSPENDED, Changed.CONNECTED}
+        assert [other for other in recorder.events if other.what not in unrelated] == []
+
+
 async def test_short_disconnection_reports_no_unchanged_nodes(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
