@@ -16,11 +16,11 @@ from itertools import islice
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from kactl.runtime.addresses import group_of
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 
 from .audit_file import AuditFile
 from .schema import AuditRecord
@@ -110,12 +110,10 @@ class AuditTrail:
         try:
             while self._pending:
                 batch = list(islice(self._pending, BATCH))
-                await anyio.to_thread.run_sync(
-                    file.write, b"".join(msgspec.json.encode(each) + b"\n" for each in batch)
-                )
+                await run_in_thread(file.write, b"".join(msgspec.json.encode(each) + b"\n" for each in batch))
                 for _ in batch:
                     self._pending.popleft()
-            await anyio.to_thread.run_sync(file.sync)
+            await run_in_thread(file.sync)
         except OSError as error:
             if not self._failing:
                 log.error("the audit trail cannot be written (%s): check its disk", error.strerror)

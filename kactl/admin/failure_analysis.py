@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kactl.actors.system import Controller
+from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, Rows
 from kactl.state.table import Table
@@ -149,7 +150,7 @@ class FailureAnalysis:
                 snapshot = LiveSnapshot.of(live) if known is None else known
                 return snapshot, function(snapshot)
 
-            self._latest, result = await asyncio.to_thread(work)
+            self._latest, result = await run_in_thread(work)
             self._key = key
             return result
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 
 from kactl.admin.exposure import NETWORK
@@ -20,6 +19,7 @@ from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
+from kactl.runtime.threads import run_in_thread
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import Connection, ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub
@@ -138,11 +138,11 @@ class NetworkFiles:
 
     async def run(self) -> None:
         """Load the files when they have changed, or cannot be used yet, until cancelled."""
-        used = await anyio.to_thread.run_sync(_versions, self._config)
+        used = await run_in_thread(_versions, self._config)
         failed: object = None
         while True:
             await reloading.pause(POLL_S)
-            found = await anyio.to_thread.run_sync(_versions, self._config)
+            found = await run_in_thread(_versions, self._config)
             if found == used:
                 self.reload_failed = False
                 continue

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
@@ -28,6 +27,7 @@ from kactl.participant.group import Participants
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
+from kactl.runtime.threads import run_in_thread
 from kactl.stores.base import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder
 from kactl.telemetry.gc import Collector
@@ -227,7 +227,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
     folder = Path(log_config.folder)
     if log_config.format == "json":
         try:
-            past = await anyio.to_thread.run_sync(partial(read_back, folder, now_ms=controller.clock.now_ms()))
+            past = await run_in_thread(partial(read_back, folder, now_ms=controller.clock.now_ms()))
         except OSError as error:
             _LOG.warning("the state-change log in %s cannot be read, so the event log starts empty: %s", folder, error)
         else:

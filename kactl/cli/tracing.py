@@ -6,7 +6,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.to_thread
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -14,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
+from kactl.runtime.threads import run_in_thread
 
 # Path of traces at a collector.
 _PATH: Final = "/v1/traces"
@@ -54,7 +54,7 @@ async def exporting(config: Config) -> AsyncIterator[TracerProvider | None]:
         yield provider
     finally:
         with anyio.move_on_after(_STOP_S, shield=True):
-            await anyio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
+            await run_in_thread(provider.shutdown, abandon_on_cancel=True)
 
 
 def endpoint_of(url: str) -> str:

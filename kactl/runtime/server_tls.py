@@ -20,14 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-import anyio.to_thread
-
 from kactl.access.validity import has_expired
 from kactl.errors import BadConfig
 
 from . import reloading
 from .certificate_file import expiry_in, load_authorities, load_pair
 from .logs import logger
+from .threads import run_in_thread
 
 log = logger(__name__)
 
@@ -97,13 +96,13 @@ class ServerTls:
 
     async def refresh(self) -> None:
         """Load the files again if they have changed."""
-        version = await anyio.to_thread.run_sync(self._seen)
+        version = await run_in_thread(self._seen)
         if version == self._version:
             return
         self._version = version
-        verifying = await anyio.to_thread.run_sync(self._read_verifying)
+        verifying = await run_in_thread(self._read_verifying)
         try:
-            self.context = await anyio.to_thread.run_sync(self._load)
+            self.context = await run_in_thread(self._load)
         except BadConfig as error:
             self.reload_failed = True
             log.error("the certificate cannot be loaded again, so the previous one is used: %s", error)
@@ -115,7 +114,7 @@ class ServerTls:
         self._equals.add(self.context)
         if is_changed:
             self.on_verification_changed()
-        self.expires_s = await anyio.to_thread.run_sync(expiry_in, self.cert)
+        self.expires_s = await run_in_thread(expiry_in, self.cert)
         log.info("the certificate %s has been loaded again", self.cert)
 
     def accepts(self, connection: ssl.SSLObject) -> bool:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import anyio
-import anyio.to_thread
 import msgspec
 import numpy as np
 
 from kactl.messages.log import AnyEvent, ControllerEvent, PartitionEvent, TopicEvent, decode
 from kactl.model import NO_BROKER, PartitionState, TopicRef
+from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.state.records import Assignments, Found, Leaderships
 from kactl.telemetry.past_states import NotCovered, Period
@@ -56,7 +56,7 @@ class LoggedStates:
             if self._last is not None and self._last[0] == time_ms:
                 return self._last[1]
             now_ms = self._now_ms()
-            found = await anyio.to_thread.run_sync(state_at, self._folder, time_ms, now_ms)
+            found = await run_in_thread(state_at, self._folder, time_ms, now_ms)
             # What happened in the last seconds may not be written yet.
             if isinstance(found, Cluster) and time_ms < now_ms - _SETTLED_MS:
                 self._last = time_ms, found

@@ -19,6 +19,7 @@ from kactl.clock import Clock
 from kactl.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 from kactl.telemetry.event_log import EventLog
 
 from . import snapshots
@@ -124,13 +125,13 @@ class _Keeper:
             return False
         # A batch is always written completely: a second attempt would repeat lines.
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._write, events)
+            await run_in_thread(self._write, events)
             self._seq = seq
             if self._segments.rotations > self._rotations or any(map(_is_takeover, events)):
                 self._rotations = self._segments.rotations
                 snapshot = self._snapshot()
                 if snapshot is not None:
-                    await anyio.to_thread.run_sync(self._write_snapshot, snapshot)
+                    await run_in_thread(self._write_snapshot, snapshot)
         return True
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import anyio.to_thread
-
 from kactl.access.role import Role
 from kactl.access.tickets import KEY_BYTES, Ticket, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
 from kactl.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
@@ -17,6 +15,7 @@ from kactl.clock import Clock
 from kactl.errors import BadConfig
 from kactl.runtime import reloading
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 
 from .login_codes import LoginCodes
 from .token_file import LOCAL_NAME, local_token, moment, read_tokens, ticket_key
@@ -146,7 +145,7 @@ class Credentials:
         """Read the files again if they have changed, and end what used tokens that are no longer valid."""
         async with self._looking:
             self._looks += 1
-            if await anyio.to_thread.run_sync(self._seen) != self._versions:
+            if await run_in_thread(self._seen) != self._versions:
                 await self._reload()
             now_ms = self._time_ms()
             for ended, is_valid in self._followed.items():
@@ -168,9 +167,9 @@ class Credentials:
 
     async def _reload(self) -> None:
         try:
-            await anyio.to_thread.run_sync(self.load)
+            await run_in_thread(self.load)
         except BadConfig as error:
-            self._versions = await anyio.to_thread.run_sync(self._seen)  # one line for each change
+            self._versions = await run_in_thread(self._seen)  # one line for each change
             self.reload_failed = True
             log.error("the tokens cannot be read again, so the previous ones stay valid: %s", error)
         else:

@@ -32,6 +32,7 @@ from kactl.machines.reassignment_plan import Replicas, plan
 from kactl.messages.admin import ReassignmentRequested
 from kactl.messages.admin import ReassignmentResult as Result
 from kactl.model import Broker, TopicPartition
+from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.state.records import Names
 from kactl.state.rows import Rows
@@ -85,7 +86,7 @@ async def planned(service: Service, request: ApiRequest[NoData, NoData, PlanRequ
         if cluster.table.topic(name) is None:
             raise NotFound("topic", name)
     rows = cluster.table.all()
-    return await asyncio.to_thread(
+    return await run_in_thread(
         _planned,
         body,
         _allowed(cluster, body),

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-import anyio.to_thread
 import msgspec
 
 from kactl.errors import BadConfig, KactlError
 from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import read_private, write_private
+from kactl.runtime.threads import run_in_thread
 from kactl.sasl import ScramVerifier, Shape
 from kactl.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
@@ -177,12 +177,12 @@ class UserFile:
 
     async def refresh(self) -> None:
         """Read the file again if it has changed. One that cannot be used changes nothing."""
-        version = await anyio.to_thread.run_sync(_version, self._path)
+        version = await run_in_thread(_version, self._path)
         if version == self._version:
             return
         self._version = version  # one line in the log for each change
         try:
-            self._users = await anyio.to_thread.run_sync(read_users, self._path)
+            self._users = await run_in_thread(read_users, self._path)
         except (BadConfig, FileNotFoundError) as error:
             self.reload_failed = True
             log.error("the users of the Kafka listeners cannot be read again, so the previous ones stay: %s", error)

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio.to_thread
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
@@ -21,6 +20,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
 from kactl.stores.zookeeper.set_watches import SetWatches
 
@@ -82,7 +82,7 @@ class KazooConnection:
     async def open(self) -> bool:
         self._loop = asyncio.get_running_loop()
         established = self._kazoo.start_async()
-        done = await anyio.to_thread.run_sync(established.wait, self._timeout_s, abandon_on_cancel=True)
+        done = await run_in_thread(established.wait, self._timeout_s, abandon_on_cancel=True)
         self._drain()
         return bool(done)
 
@@ -90,7 +90,7 @@ class KazooConnection:
         self._closing = True
         if self._revival is not None:
             await asyncio.wait([self._revival])
-        await anyio.to_thread.run_sync(self._stop)
+        await run_in_thread(self._stop)
 
     def _stop(self) -> None:
         try:
@@ -161,7 +161,7 @@ class KazooConnection:
     def _revive(self) -> None:
         if not self._closing and self._loop is not None:
             log.warning("the ZooKeeper client of %s has stopped, restarting it", self._hosts)
-            self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
+            self._revival = asyncio.ensure_future(run_in_thread(self._kazoo.start_async))
 
 
 class TreeClient(KazooClient):  # type: ignore[misc]

@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Protocol, TypeVar, cast
 
-import anyio.to_thread
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import LOGINS, run_in_thread
 from kactl.sasl import ClientMechanism, Conversation, SaslError
 from kactl.stores.zookeeper.request import error_of
 
@@ -127,10 +127,10 @@ class SocketConnection(asyncio.Protocol):
         conversation = Conversation(login)
         try:
             # A mechanism may block.
-            token: bytes | None = await anyio.to_thread.run_sync(conversation.begin)
+            token: bytes | None = await run_in_thread(conversation.begin, kind=LOGINS)
             while token is not None:
                 challenge = await self._asked(self._xid, messages.sasl(self._xid, token))
-                token = await anyio.to_thread.run_sync(conversation.next, challenge)
+                token = await run_in_thread(conversation.next, challenge, kind=LOGINS)
                 self._next_xid()
         except SaslError as error:
             raise NotAuthenticated(f"{login.name}: {error}") from None
