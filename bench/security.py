@@ -39,7 +39,7 @@ from kactl.runtime.server_tls import ServerTls
 from kactl.sasl import ScramVerifier, Shape, verifier
 from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
-from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
 from kactl.transports.kafka.listener.authentication import Authentication, SecurityProtocol
 from kactl.transports.memory import MemoryHub
 from tests.support.certificates import Authority
@@ -116,8 +116,8 @@ async def _listening(securities: dict[str, ListenerSecurity]) -> AsyncIterator[t
         controller = await stack.enter_async_context(Controller(900, store=store.another(), hub=hub))
         await controller.wait_active()
         (broker,) = controller.brokers()
-        sockets = {name: bound(Endpoint(name, "127.0.0.1", 0)) for name in securities}
-        ports = {name: each.getsockname()[1] for name, each in sockets.items()}
+        sockets = {name: BoundListener(Endpoint(name, "127.0.0.1", 0)) for name in securities}
+        ports = {name: each.port for name, each in sockets.items()}
         settings = ListenerSettings(security=securities)
         await stack.enter_async_context(KafkaListener(ListenerController(controller), sockets, settings))
         yield broker.epoch, ports

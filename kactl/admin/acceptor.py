@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.runtime.addresses import plain_address
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import HANDSHAKE_S
@@ -169,7 +170,7 @@ class Acceptor:
 
 def _peer(address: Any) -> str:
     """Returns the address of a client for the log; that of a Unix socket has no name."""
-    return str(address[0]) if isinstance(address, tuple) else "unix"
+    return plain_address(str(address[0])) if isinstance(address, tuple) else "unix"
 
 
 def _spare() -> int | None:
@@ -178,24 +179,3 @@ def _spare() -> int | None:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def bound(host: str, port: int) -> list[socket.socket]:
-    """Returns listening sockets, one for each address of a host. Port 0 selects one free port for all of them.
-
-    Raises:
-        OSError: an address cannot be bound.
-    """
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    try:
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in addresses):
-            wanted: Any = (address[0], port, *address[2:])
-            sockets.append(socket.create_server(wanted, family=family, backlog=BACKLOG))
-            port = port or sockets[0].getsockname()[1]
-            sockets[-1].setblocking(False)
-    except BaseException:
-        for listening in sockets:
-            listening.close()
-        raise
-    return sockets

@@ -34,6 +34,7 @@ from .client import (
     identify,
     known_client,
     peer_of,
+    remote_of,
     user_of,
 )
 from .embedded import AccessRequest, Action, Allow, Deny
@@ -205,7 +206,7 @@ class MountedPolicy:
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
         """See `Policy`. Open paths do not call the program."""
-        PEER.set(http.remote or "")  # a middleware of the program may know a proxy
+        PEER.set(remote_of(http) or "")  # a middleware of the program may know a proxy
         PRINCIPAL.set(None if is_open else await self._identify(http))
 
     def check_site(self, http: web.Request) -> None:
@@ -241,7 +242,7 @@ class MountedPolicy:
             certificate = peer_certificate(http.transport)
         except ConnectionResetError as error:
             raise self._refused(HTTPStatus.UNAUTHORIZED, str(error), {"WWW-Authenticate": _CHALLENGE}) from None
-        request = AccessRequest(http.method, http.path, http.headers.copy(), http.remote, certificate, http)
+        request = AccessRequest(http.method, http.path, http.headers.copy(), remote_of(http), certificate, http)
         principal = await self._decide(self._access.authenticate, request)
         if principal is None:
             raise self._refused(HTTPStatus.UNAUTHORIZED, "the client is not known", {"WWW-Authenticate": _CHALLENGE})

@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-import anyio.to_thread
-
 from kactl.actors.system import Controller
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.errors import KactlError
 from kactl.model import Broker, Endpoint
-from kactl.runtime.addresses import is_local
+from kactl.runtime.addresses import is_loopback
 from kactl.runtime.logs import logger
+from kactl.runtime.resolver import resolve
 
 from . import exposure
 from .exposure_report import ExposureReport
@@ -26,6 +25,7 @@ log = logger(__name__)
 # The controller has the registrations at hand; a standby reads them from the store.
 LOOK_S: Final = 5.0
 STANDBY_LOOK_S: Final = 60.0
+_LOOK_UP_S: Final = 15.0
 _NAMED_MAX: Final = 10
 
 
@@ -103,13 +103,19 @@ class BrokerListeners:
         self.mismatches = found
 
     async def _report_clear_text(self, brokers: list[Broker]) -> None:
-        exposed: list[int] = []
-        for host, ids in in_clear_text(brokers, self._kafka.listener_name).items():
-            if not await anyio.to_thread.run_sync(is_local, host):
-                exposed += ids
+        hosts = in_clear_text(brokers, self._kafka.listener_name)
+        are_local = await asyncio.gather(*map(_is_local, hosts))
+        exposed = [id_ for ids, here in zip(hosts.values(), are_local, strict=True) if not here for id_ in ids]
         name = self._kafka.listener_name
         reason = f"{name} of {_named(exposed)} on other hosts has no TLS: others can read and change what is sent"
         self._report.update(exposure.BROKERS, "kafka.listener-name", reason if exposed else "")
+
+
+async def _is_local(host: str) -> bool:
+    try:
+        return all(is_loopback(each.host) for each in await resolve(host, 0, limit_s=_LOOK_UP_S))
+    except OSError:
+        return False
 
 
 def _named(ids: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from kactl.access import Principal, tickets
 from kactl.access.role import Role
 from kactl.access.tokens import CREDENTIAL, TokenRecord
 from kactl.errors import ErrorCode
+from kactl.runtime.addresses import plain_address
 
 from .connections import Connection
 from .identity import login_codes
@@ -142,7 +143,7 @@ def client_of(http: web.Request) -> ClientInfo:
 def client_name(http: web.Request) -> str:
     """Returns what distinguishes the client of the request that this task carries out from others."""
     principal = PRINCIPAL.get()
-    return (principal.label if principal is not None else "") or http.remote or ""
+    return (principal.label if principal is not None else "") or address_of(http) or ""
 
 
 def peer_of(http: web.Request) -> str:
@@ -158,7 +159,12 @@ def user_of(http: web.Request) -> int | None:
 def address_of(http: web.Request) -> str | None:
     """Returns the address of the client; None if it has none."""
     peer: Any = None if http.transport is None else http.transport.get_extra_info("peername")
-    return peer[0] if isinstance(peer, tuple) else None
+    return plain_address(peer[0]) if isinstance(peer, tuple) else None
+
+
+def remote_of(http: web.Request) -> str | None:
+    """Returns the address of the client as the host program sees it, whose middleware may know a proxy."""
+    return None if http.remote is None else plain_address(http.remote)
 
 
 def forbidden(detail: str) -> Refused:

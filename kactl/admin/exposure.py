@@ -13,7 +13,7 @@ from kactl.config.settings import Config, StoreConfig
 from kactl.config.values import LISTEN
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
-from kactl.runtime.addresses import is_local
+from kactl.runtime.listening import is_local
 
 API: Final = "api"
 NETWORK: Final = "network"

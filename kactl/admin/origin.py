@@ -5,7 +5,6 @@ rebinding), the page could also read the responses. A request must therefore nam
 `localhost`, or a name in `api.hosts`, and a browser must declare that the page belongs to this server.
 """
 
-import ipaddress
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from aiohttp import web
 from kactl.config.settings import ApiConfig
 from kactl.config.values import HOST
 from kactl.errors import ErrorCode
-from kactl.runtime.addresses import is_loopback
+from kactl.runtime.addresses import is_loopback, plain_address
 from kactl.runtime.escaping import escaped
 
 from . import problem
@@ -117,7 +116,7 @@ def _local(http: web.Request) -> Authority | None:
     """Returns the server's end of the connection; None if it is closed or is not a TCP connection."""
     transport = http.transport
     name = None if transport is None else transport.get_extra_info("sockname")
-    return Authority(name[0], name[1]) if isinstance(name, tuple) else None
+    return Authority(plain_address(name[0]), name[1]) if isinstance(name, tuple) else None
 
 
 def _authority(text: str, scheme: str) -> Authority | None:
@@ -138,7 +137,7 @@ def _is_accepted(named: Authority | None, local: Authority | None, hosts: Sequen
     if named is None or local is None:
         return False
     if named.port == local.port and (
-        _same_address(named.host, local.host) or (named.host == "localhost" and is_loopback(local.host))
+        plain_address(named.host) == local.host or (named.host == "localhost" and is_loopback(local.host))
     ):
         return True
     return any(_is_listed(named, entry, local.port) for entry in hosts)
@@ -159,15 +158,6 @@ def is_host(text: str) -> bool:
 def _is_listed_at_any_default(host: str, hosts: Sequence[str]) -> bool:
     listed = {_authority(entry.lower(), "http") for entry in hosts}
     return any(_authority(host, scheme) in listed for scheme in _DEFAULT_PORTS)
-
-
-def _same_address(named: str, local: str) -> bool:
-    try:
-        named_address, local_address = ipaddress.ip_address(named), ipaddress.ip_address(local)
-    except ValueError:
-        return False
-    mapped = local_address.ipv4_mapped if isinstance(local_address, ipaddress.IPv6Address) else None
-    return named_address in (local_address, mapped)
 
 
 def _is_own(origin: str, own_scheme: str, local: Authority | None, hosts: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from kactl.runtime.escaping import escaped
 from kactl.telemetry.event_origin import ORIGIN, Origin
 
 from . import problem
-from .client import PRINCIPAL
+from .client import PRINCIPAL, remote_of
 
 REQUEST_ID: Final = "X-Request-Id"
 _VALID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -45,7 +45,7 @@ def origin_of(http: web.Request) -> Iterator[str]:
             code=ErrorCode.INVALID_REQUEST,
         )
     request = given or uuid.uuid4().hex
-    origin = ORIGIN.set(Origin(request=request, principal=PRINCIPAL.get() or stranger(http.remote or "")))
+    origin = ORIGIN.set(Origin(request=request, principal=PRINCIPAL.get() or stranger(remote_of(http) or "")))
     traced = None
     if not trace.get_current_span().get_span_context().is_valid:
         headers = {name: http.headers[name] for name in _PROPAGATOR.fields if name in http.headers}

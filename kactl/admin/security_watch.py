@@ -1,5 +1,7 @@
 """Weaknesses of a running process: insecure interfaces, certificates that expire, listeners unlike those of brokers."""
 
+from collections.abc import Sequence
+
 from anyio.abc import TaskGroup
 
 from kactl.actors.system import Controller
@@ -8,6 +10,7 @@ from kactl.telemetry.metrics import Reading
 
 from . import exposure
 from .broker_listeners import BrokerListeners
+from .exposure import Opening
 from .exposure_report import ExposureReport
 from .served_certificates import ServedCertificates
 
@@ -16,20 +19,24 @@ class SecurityWatch:
     """Finds weaknesses and reports them in the log, the status and the gauges.
 
     Args:
+        openings: see `exposure.checked`, which looks up names.
         certificates: those that the process presents besides the one of the admin API.
 
     Attributes:
         exposure: interfaces without encryption or authentication.
         certificates: all certificates that the process presents.
-
-    Raises:
-        BadConfig: an interface is open without consent.
     """
 
-    def __init__(self, controller: Controller, config: Config, certificates: ServedCertificates | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        config: Config,
+        openings: Sequence[Opening],
+        certificates: ServedCertificates | None = None,
+    ) -> None:
         self._clock = controller.clock
         self.certificates = ServedCertificates() if certificates is None else certificates
-        self.exposure = ExposureReport(exposure.names(config), exposure.checked(config), now_ms=controller.clock.now_ms)
+        self.exposure = ExposureReport(exposure.names(config), openings, now_ms=controller.clock.now_ms)
         has_brokers = config.store.kind == "zookeeper"
         self._listeners = BrokerListeners(controller, config.kafka, self.exposure) if has_brokers else None
         self._has_listeners = has_brokers and bool(config.kafka.listeners)

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import anyio.to_thread
 from aiohttp import web
 
 from kactl.actors.system import Controller
@@ -20,16 +19,19 @@ from kactl.config.settings import Config
 from kactl.config.values import Listen
 from kactl.errors import BadConfig
 from kactl.participant.group import Participants
+from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
+from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import make_folder
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.server_tls import ServerTls
+from kactl.runtime.threads import run_in_thread
 from kactl.telemetry.metrics import Reading
 from kactl.telemetry.past_states import PastStates
 
-from . import limits
-from .acceptor import Acceptor, bound
+from . import exposure, limits
+from .acceptor import BACKLOG, Acceptor
 from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail
@@ -63,8 +65,7 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{host_and_port(self.host, self.port)}"
 
 
 @contextlib.asynccontextmanager
@@ -96,21 +97,21 @@ async def serve(
     """
     if capacity is None:
         capacity = _capacity(config)
-    watch = SecurityWatch(controller, config, certificates)
+    watch = SecurityWatch(controller, config, await run_in_thread(exposure.checked, config), certificates)
     tls = _tls(config)
     if tls is not None:
         watch.certificates.add(API, tls)
-    places = places_of(config)
+    places = await run_in_thread(places_of, config)  # it looks up names
     credentials = Credentials(
         tokens=places.tokens,
         local=places.local,
-        key=await anyio.to_thread.run_sync(_key_file, config, places),
+        key=await run_in_thread(_key_file, config, places),
         clock=controller.clock,
     )
     await _load(credentials, places)
     reloads = Reloads() if reloads is None else reloads
     reloads.add(credentials, *([] if tls is None else [tls]))
-    trail = await anyio.to_thread.run_sync(_trail, config)
+    trail = await run_in_thread(_trail, config)
     host = Host(
         controller,
         config=config,
@@ -136,7 +137,7 @@ async def serve(
         stack.push_async_callback(trail.close)
         make = await stack.enter_async_context(_connections(host, policy, gate))
         acceptor = Acceptor(
-            _bound("api.listen", config.api.listen, config.api.address),
+            await _bound("api.listen", config.api.listen, config.api.address),
             gate,
             make,
             None if tls is None else lambda: tls.context,
@@ -173,7 +174,8 @@ async def _probes(host: Host, config: Config, address: Listen) -> AsyncIterator[
     """
     gate = Gate(Capacity(connections=limits.PROBE_ADDRESS_CONNECTIONS, probes=0))
     async with _connections(host, ProbePolicy(config.api), gate, probes_only=True) as make:
-        acceptor = Acceptor(_bound("api.probe-listen", config.api.probe_listen, address), gate, make)
+        sockets = await _bound("api.probe-listen", config.api.probe_listen, address)
+        acceptor = Acceptor(sockets, gate, make)
         try:
             acceptor.start()
             name, port, *_ = acceptor.addresses[0]
@@ -261,7 +263,7 @@ async def _load(credentials: Credentials, places: Places) -> None:
             make_folder(places.local.parent, "security.folder")
         credentials.load()
 
-    await anyio.to_thread.run_sync(load)
+    await run_in_thread(load)
 
 
 def _key_file(config: Config, places: Places) -> Path | None:
@@ -282,9 +284,10 @@ def _key_file(config: Config, places: Places) -> Path | None:
     return places.key
 
 
-def _bound(key: str, text: str, wanted: Listen) -> list[socket.socket]:
+async def _bound(key: str, text: str, wanted: Listen) -> list[socket.socket]:
     try:
-        return bound(wanted.host, wanted.port)
+        listen = functools.partial(listening_sockets, *wanted, backlog=BACKLOG)
+        return await run_in_thread(listen)
     except OSError as error:
         reason = f"{text} cannot be listened on ({error.strerror}): choose another address or port"
         raise BadConfig(key, reason) from None

@@ -2,12 +2,9 @@
 
 import contextlib
 import gc
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import anyio.to_thread
 
 from kactl.actors.system import Controller
 from kactl.admin.served_certificates import ServedCertificates
@@ -16,7 +13,8 @@ from kactl.kafka.own_controller import ListenerController
 from kactl.model import NO_EPOCH, Broker
 from kactl.runtime.background import Background
 from kactl.runtime.reloading import Reloads
-from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
+from kactl.runtime.threads import run_in_thread
+from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.quotas import Quotas
 from kactl.transports.kafka.listener.user_file import UserFile
@@ -35,23 +33,21 @@ def listed_as(config: Config) -> Broker | None:
 
 
 @contextlib.contextmanager
-def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
+def listening(config: Config) -> Iterator[dict[str, BoundListener]]:
     """Bind the addresses before anything else is started, so that an address in use is an early error.
 
     Raises:
         BadConfig: an address cannot be listened on.
     """
-    from kactl.transports.kafka.listener import bound
-
     with contextlib.ExitStack() as stack:
-        yield {endpoint.listener: stack.enter_context(bound(endpoint)) for endpoint in config.kafka.endpoints}
+        yield {endpoint.listener: stack.enter_context(BoundListener(endpoint)) for endpoint in config.kafka.endpoints}
 
 
 @contextlib.asynccontextmanager
 async def listener(
     controller: Controller,
     config: Config,
-    sockets: dict[str, socket.socket],
+    sockets: dict[str, BoundListener],
     access: "AccessRecords | None" = None,
     *,
     credentials: "BrokerCredentials | None" = None,
@@ -79,7 +75,7 @@ async def listener(
         certificates.add("kafka", tls[0])
     users = None
     if config.kafka.users:
-        users = await anyio.to_thread.run_sync(UserFile, Path(config.kafka.users), access)
+        users = await run_in_thread(UserFile, Path(config.kafka.users), access)
         reloads.add(users)
     security, authorizer = listener_security(config.kafka, access, tls, users=users)
     guard = OpenRelayGuard(access)

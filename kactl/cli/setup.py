@@ -8,7 +8,6 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,7 +23,9 @@ from kactl.config.settings import Config
 from kactl.config.values import Listen
 from kactl.errors import KactlError
 from kactl.runtime import reloading
+from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
+from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import LineFormatter, logger
 from kactl.stores.sqlite import Holder
 
@@ -92,14 +93,10 @@ def check_free(config: Config, api: str = "api.listen") -> None:
 
 
 def _check_listen(listen: Listen, name: str) -> None:
-    where = f"{listen.host}:{listen.port}"
+    where = host_and_port(listen.host, listen.port)
     try:
-        addresses = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in addresses:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen(1)
+        for probe in listening_sockets(*listen, backlog=1):
+            probe.close()
     except OSError as error:
         stop = "stop the process that listens there, or " if error.errno == errno.EADDRINUSE else ""
         raise Failure(

@@ -122,7 +122,7 @@ class ApiConfig(Section, frozen=True):
     """`[api]`: the admin API and the dashboard.
 
     Attributes:
-        listen: address of the admin API, as `host:port` or `[ipv6]:port`.
+        listen: address of the admin API, as `host:port` or `[ipv6]:port`; `[::]:port` for both families.
         hosts: names and addresses that clients may use besides the ones that it listens on, as `name` or `name:port`.
         probe_listen: another address, in clear text, for the probes `/livez`, `/readyz` and `/leader` alone; empty for
             none.
@@ -197,7 +197,7 @@ class NetworkConfig(Section, frozen=True):
     """`[network]`: participants and spectators in other processes and on other hosts.
 
     Attributes:
-        listen: address for them, as `host:port`; empty: none can connect.
+        listen: address for them, as `host:port`, or `[::]:port` for both families; empty: none can connect.
         advertise: address at which they reach this instance, if it differs.
         controllers: addresses of all instances, this one included; `kactl doctor` checks them.
         cert, key, ca: the instance's certificate and key, and the authority of the cluster; see `kactl pki`. Without

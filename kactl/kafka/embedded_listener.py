@@ -16,9 +16,10 @@ from kactl.config.values import ENDPOINT
 from kactl.errors import BadRequest
 from kactl.messages import arguments
 from kactl.model import NO_EPOCH, Broker, Endpoint
-from kactl.runtime.addresses import is_local
+from kactl.runtime.listening import is_local
 from kactl.runtime.logs import logger
-from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.runtime.threads import run_in_thread
+from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
 
 from .own_controller import ListenerController
 
@@ -62,7 +63,8 @@ async def listener(
     endpoints = _endpoints(listeners)
     for text, endpoint in endpoints.items():
         _check_security(text, endpoint, listeners[text])
-    _check_consent(endpoints, listeners, allow_insecure)
+    # It looks up names.
+    await run_in_thread(_check_consent, endpoints, listeners, allow_insecure)
     listed = {endpoint.listener: endpoint for endpoint in map(_endpoint, advertised)}
     names = {endpoint.listener for endpoint in endpoints.values()}
     unknown = next((name for name in listed if name not in names), None)
@@ -71,12 +73,14 @@ async def listener(
     arguments.whole(partitions, "partitions")
     arguments.whole(replication_factor, "replication_factor")
     with contextlib.ExitStack() as stack:
-        sockets = {each.listener: stack.enter_context(bound(each)) for each in endpoints.values()}
+        sockets = {
+            each.listener: stack.enter_context(await run_in_thread(BoundListener, each)) for each in endpoints.values()
+        }
         addresses = {
             each.listener: Endpoint(
                 each.listener,
                 each.host,
-                sockets[each.listener].getsockname()[1],
+                sockets[each.listener].port,
                 listeners[text].authentication.protocol,
             )
             for text, each in endpoints.items()

@@ -1,23 +1,14 @@
 """Addresses at which participants can be reached by other participants."""
 
-import ipaddress
 from collections.abc import Iterable
-from typing import Final
 
 from kactl.model import Endpoint
-
-# Addresses that mean "all of this host", which is no place to connect to.
-WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
+from kactl.runtime import addresses
 
 
 def is_loopback(host: str) -> bool:
     """Returns whether only programs of the same host can connect to a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or addresses.is_loopback(host)
 
 
 def why_unusable(peer: Endpoint, others: Iterable[Endpoint] = ()) -> str | None:
@@ -26,7 +17,7 @@ def why_unusable(peer: Endpoint, others: Iterable[Endpoint] = ()) -> str | None:
     Args:
         others: the addresses of the other participants.
     """
-    if peer.host in WILDCARDS:
+    if addresses.is_wildcard(peer.host):
         return "it means all addresses of a host, and no program can connect to it: give advertise= the host's own"
     if is_loopback(peer.host):
         remote = next((other for other in others if not is_loopback(other.host)), None)

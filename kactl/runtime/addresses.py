@@ -1,40 +1,52 @@
-"""Addresses that only programs of this machine can reach, and the unit in which addresses of peers are limited."""
+"""Addresses of peers and hosts: their usual form, and those that only programs of this machine can reach.
+
+A server on all addresses of both families sees IPv4 peers as IPv6 addresses (`::ffff:192.0.2.1`). Whatever is compared,
+counted, stored or shown is the `plain_address`.
+"""
 
 import ipaddress
-import socket
 from typing import Final
 
 # IPv6 networks are assigned as /64: a peer can use any address of its network.
 _IPV6_PREFIX: Final = 64
 
 
+def plain_address(host: str) -> str:
+    """Returns an address in its usual form, an IPv4-mapped IPv6 address as IPv4, and any other text unchanged."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
 def is_loopback(address: str) -> bool:
     """Returns whether an address is a loopback address, including IPv4 mapped to IPv6."""
     try:
-        parsed = ipaddress.ip_address(address)
+        return ipaddress.ip_address(plain_address(address)).is_loopback
     except ValueError:
         return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (mapped or parsed).is_loopback
 
 
-def is_local(host: str) -> bool:
-    """Returns whether each address of a host, which a server would listen on, is a loopback address."""
+def is_wildcard(host: str) -> bool:
+    """Returns whether a host means all addresses of this one, which is no place to connect to."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):  # the latter for names that are none, such as a..b
+        return not host or ipaddress.ip_address(plain_address(host)).is_unspecified
+    except ValueError:
         return False
-    return all(is_loopback(str(address[0])) for *_, address in found)
 
 
 def group_of(address: str) -> str:
     """Returns the unit that counts as one address: the address itself, or its network in IPv6. Keeps other text."""
-    if ":" not in address:
-        return address
+    plain = plain_address(address)
     try:
-        parsed = ipaddress.IPv6Address(address.partition("%")[0])
+        parsed = ipaddress.IPv6Address(plain)
     except ValueError:
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
+        return plain
     return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Returns `host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

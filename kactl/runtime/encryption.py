@@ -79,8 +79,8 @@ class Encryption(asyncio.BufferedProtocol):
         self._is_over = False
         self._error: Exception | None = None
 
-    async def handshake(self, limit_s: float) -> None:
-        """Wait until the protocol is connected. The connection is aborted if that fails.
+    async def handshake(self, limit_s: float | None = None) -> None:
+        """Wait until the protocol is connected, without a limit if it is None. The connection is aborted if that fails.
 
         Raises:
             ssl.SSLError: the peer speaks something else, or one side rejects the other.

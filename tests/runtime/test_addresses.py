@@ -2,7 +2,8 @@
 
 import pytest
 
-from kactl.runtime.addresses import group_of, is_local, is_loopback
+from kactl.runtime.addresses import group_of, is_loopback
+from kactl.runtime.listening import is_local
 
 
 @pytest.mark.parametrize(

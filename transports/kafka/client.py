@@ -11,16 +11,19 @@ before sending, and is not a failure.
 
 import asyncio
 import contextlib
+import socket
 import struct
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
 from kactl.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
+from kactl.runtime.addresses import host_and_port
+from kactl.runtime.connecting import connect
+from kactl.runtime.threads import run_in_thread
 
 from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
 from .credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
@@ -96,7 +99,7 @@ class KafkaTransport:
         async with self._encoding:
             if self._is_light(request):  # another connection has encoded its body meanwhile
                 return self._encoder.frame(request, correlation_id)
-            return await anyio.to_thread.run_sync(self._encoder.frame, request, correlation_id)
+            return await run_in_thread(self._encoder.frame, request, correlation_id)
 
     def _is_light(self, request: KafkaRequest) -> bool:
         if isinstance(request, StopReplica):
@@ -189,7 +192,7 @@ class KafkaConnection:
         try:
             if len(data) <= RESPONSE_IN_LOOP_MAX:
                 return decode(request, correlation_id, data)
-            return await anyio.to_thread.run_sync(decode, request, correlation_id, data)
+            return await run_in_thread(decode, request, correlation_id, data)
         except MalformedMessage as error:
             raise self._unreachable(f"what it sent is no answer: {error}") from error
 
@@ -204,16 +207,11 @@ class KafkaConnection:
                 return self._streams
             self._drop()
         endpoint = self._endpoint()
-        address = f"{endpoint.host}:{endpoint.port} ({endpoint.listener})"
+        address = f"{host_and_port(endpoint.host, endpoint.port)} ({endpoint.listener})"
         try:
-            with anyio.fail_after(self._transport.connect_timeout_ms / 1000):
-                streams = await self._open(endpoint)
-        except TimeoutError as error:
-            limit_ms = self._transport.connect_timeout_ms
-            raise self._unreachable(f"no connection to {address} within {limit_ms:g} ms") from error
-        except (OSError, ValueError, OverflowError) as error:  # the latter two: no host name, no port number
-            reason = failed_handshake(error) if isinstance(error, OSError) else str(error)
-            raise self._unreachable(f"no connection to {address}: {reason}") from error
+            streams = await self._open(endpoint)
+        except OSError as error:
+            raise self._unreachable(f"no connection to {address}: {failed_handshake(error)}") from error
         if self._is_closed:
             streams[1].transport.abort()
             raise self._unreachable("the connection to it was given up")
@@ -227,16 +225,17 @@ class KafkaConnection:
         return streams
 
     async def _open(self, endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        credentials = self._transport.credentials
-        if not endpoint.protocol.endswith("SSL"):
-            return await asyncio.open_connection(endpoint.host, endpoint.port, limit=_STREAM_LIMIT)
-        return await asyncio.open_connection(
-            endpoint.host,
-            endpoint.port,
-            limit=_STREAM_LIMIT,
-            ssl=credentials.tls,
-            server_hostname=credentials.server_name or endpoint.host,
-        )
+        credentials, is_encrypted = self._transport.credentials, endpoint.protocol.endswith("SSL")
+
+        async def complete(connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            if not is_encrypted:
+                return await asyncio.open_connection(sock=connection, limit=_STREAM_LIMIT)
+            name = credentials.server_name or endpoint.host
+            return await asyncio.open_connection(
+                sock=connection, limit=_STREAM_LIMIT, ssl=credentials.tls, server_hostname=name
+            )
+
+        return await connect(endpoint.host, endpoint.port, complete, limit_s=self._transport.connect_timeout_ms / 1000)
 
     async def _log_in(self, login: LoginConnection) -> None:
         """Log in, within the time limit of a connection. A failure is one of the delivery, which closes the socket."""

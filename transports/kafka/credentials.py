@@ -8,17 +8,17 @@ Source: Kafka's SaslClientAuthenticator, KIP-43, KIP-152, KIP-368.
 
 import asyncio
 import functools
+import socket
 import ssl
 import struct
 import threading
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, get_args
 
-import anyio
-import anyio.to_thread
-
 from kactl.errors import BadConfig, KactlError, MalformedMessage
+from kactl.runtime.connecting import NoAddressAnswers
 from kactl.runtime.secret import Secret
+from kactl.runtime.threads import LOGINS, run_in_thread
 from kactl.runtime.tls import rejected_certificate, require_verification
 from kactl.sasl import (
     ClientMechanism,
@@ -245,10 +245,10 @@ class LoginConnection:
         await self._handshake(login.name)
         try:
             # Deriving a key takes milliseconds, and reading a token may, for which the event loop must not wait.
-            token: bytes | None = await anyio.to_thread.run_sync(conversation.begin)
+            token: bytes | None = await run_in_thread(conversation.begin, kind=LOGINS)
             while token is not None:
                 challenge, lifetime_ms = await self._authenticate(token)
-                token = await anyio.to_thread.run_sync(conversation.next, challenge)
+                token = await run_in_thread(conversation.next, challenge, kind=LOGINS)
         except SaslError as error:
             raise LoginFailed(f"{login.name}: {error}") from None
         self._renew_at = began + lifetime_ms / 1000 * _RENEW_AT if lifetime_ms > 0 else None
@@ -299,8 +299,14 @@ def _string(text: str) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
-def failed_handshake(error: OSError) -> str:
-    """Returns why an encrypted connection could not be made."""
+def failed_handshake(error: Exception) -> str:
+    """Returns why a connection could not be made."""
+    if isinstance(error, NoAddressAnswers):
+        return error.explained(failed_handshake)
+    if isinstance(error, socket.gaierror):
+        return f"the name of the host cannot be resolved ({error.strerror})"
+    if not isinstance(error, OSError):
+        return str(error)
     if rejected := rejected_certificate(error):
         return rejected
     if isinstance(error, ssl.SSLError):

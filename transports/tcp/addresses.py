@@ -1,12 +1,12 @@
 """Addresses, and the rule for those that other hosts can reach."""
 
-import asyncio
 import ipaddress
-import socket
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kactl.errors import BadConfig
-from kactl.machines.peer_endpoints import is_loopback
+from kactl.runtime.addresses import host_and_port, is_loopback
+from kactl.runtime.resolver import Resolved
 
 DEFAULT_PORT: Final = 7373
 DEFAULT_LISTEN: Final = f"127.0.0.1:{DEFAULT_PORT}"
@@ -19,7 +19,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_and_port(self.host, self.port)
 
     @classmethod
     def parse(cls, text: str, field: str) -> "Address":
@@ -62,34 +62,6 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-class Resolved(NamedTuple):
-    """One address of a host, as a socket takes it."""
-
-    family: socket.AddressFamily
-    sockaddr: tuple[Any, ...]
-
-    @property
-    def is_loopback(self) -> bool:
-        return is_loopback(str(self.sockaddr[0]))
-
-
-async def resolve(address: Address) -> list[Resolved]:
-    """Returns all addresses of a host. Only a name is looked up, in a thread of the event loop.
-
-    Raises:
-        OSError: the host has none.
-    """
-    loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
-    try:
-        try:
-            found = socket.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
-        except socket.gaierror:
-            found = await loop.getaddrinfo(*address, type=kind, flags=socket.AI_PASSIVE)
-    except ValueError:  # of the codec for names, or of a null character: another program has not parsed the address
-        raise socket.gaierror(socket.EAI_NONAME, "it is no host name") from None
-    return list(dict.fromkeys(Resolved(family, sockaddr) for family, _, _, _, sockaddr in found))
-
-
 class Exposure(NamedTuple):
     """Protection of the traffic of a network.
 
@@ -101,15 +73,15 @@ class Exposure(NamedTuple):
     has_secret: bool
     allow_plaintext: bool
 
-    def check(self, hosts: list[Resolved], field: str) -> bool:
+    def check(self, hosts: Sequence[Resolved], field: str) -> bool:
         """Returns whether traffic to or from these addresses leaves the host without TLS.
 
         Raises:
             BadConfig: it would, and this is not allowed, or nothing at all authenticates the peers.
         """
-        if self.has_tls or all(host.is_loopback for host in hosts):
+        exposed = next((each.host for each in hosts if not is_loopback(each.host)), None)
+        if self.has_tls or exposed is None:
             return False
-        exposed = next(str(host.sockaddr[0]) for host in hosts if not host.is_loopback)
         if not self.allow_plaintext:
             raise BadConfig(
                 field,

@@ -7,12 +7,14 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.messages.sessions import NotController
+from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.tls import rejected_certificate
 
 from . import handshake
-from .addresses import Address, Exposure, resolve
+from .addresses import Address, Exposure
 from .handshake import Credentials, Hello
 from .limits import Limits
 from .link import Link, LinkClosed
@@ -21,6 +23,9 @@ from .tls import Tls
 
 # Errors of the network itself, before the handshake of TLS.
 _UNREACHABLE: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT})
+
+# A link, the claims of its listener, and what the listener answered.
+_Dialed = tuple[Link, Hello, handshake.Welcome | NotController]
 
 
 class Dialer:
@@ -36,9 +41,7 @@ class Dialer:
         self._exposure = exposure
         self._buffer = memoryview(bytearray(PIECE))
 
-    async def dial(
-        self, address: Address, ours: Hello, expected: Callable[[Hello], str | None]
-    ) -> tuple[Link, Hello, handshake.Welcome | NotController]:
+    async def dial(self, address: Address, ours: Hello, expected: Callable[[Hello], str | None]) -> _Dialed:
         """Open a connection and perform the handshake.
 
         Args:
@@ -47,56 +50,62 @@ class Dialer:
         Raises:
             KactlError: no link could be opened; see `handshake.dial`.
         """
-        limits, link = self.limits, None
+        limits = self.limits
+
+        async def complete(connection: socket.socket) -> _Dialed:
+            return await self._complete(connection, address, ours, expected)
+
         try:
-            async with asyncio.timeout(limits.dial_ms / 1000):
-                link = await self._connect(address)
-        except TimeoutError:
-            raise LinkClosed(f"no connection within {limits.dial_ms} ms (limits.dial_ms)") from None
+            link, theirs, answer = await connect(
+                *address,
+                complete,
+                limit_s=limits.dial_ms / 1000,
+                complete_s=limits.handshake_ms / 1000,
+                failures=(OSError, KactlError),
+                check=lambda hosts: self._exposure.check(hosts, "controllers"),
+            )
+        except NoAddressAnswers as error:
+            raise _refusal(error) or LinkClosed(error.explained(self._reason)) from None
         except OSError as error:
             raise LinkClosed(self._reason(error)) from None
-        try:
-            async with asyncio.timeout(limits.handshake_ms / 1000):
-                theirs, answer = await handshake.dial(link, ours, self.credentials, expected)
-        except TimeoutError:
-            link.abort("the handshake took too long")
-            raise LinkClosed(f"no handshake within {limits.handshake_ms} ms (limits.handshake_ms)") from None
-        except LinkClosed as error:
-            hint = "" if self._tls is None else "; it may not accept the certificate of this program"
-            raise LinkClosed(f"{error}{hint}") from None
-        except BaseException as error:
-            link.abort(str(error))
-            raise
         if isinstance(answer, NotController):
             link.close("it is not the active controller")
         else:
             self.metrics.connected()
         return link, theirs, answer
 
-    async def _connect(self, address: Address) -> Link:
-        # All addresses are checked, because any of them may be used.
-        hosts = await resolve(address)
-        self._exposure.check(hosts, "controllers")
+    async def _complete(
+        self, connection: socket.socket, address: Address, ours: Hello, expected: Callable[[Hello], str | None]
+    ) -> _Dialed:
+        """Perform the handshakes of TLS and of the link."""
         link = Link(str(address), limits=self.limits, metrics=self.metrics)
-        loop = asyncio.get_running_loop()
-        last: OSError | None = None
-        for host in hosts:
-            numeric = str(host.sockaddr[0])
-            try:
-                if self._tls is None:
-                    await loop.create_connection(lambda: link, numeric, address.port)
-                    return link
-                context = self._tls.client_context()
-                encryption = Encryption(context, link, self._buffer, server_hostname=address.host)
-                await loop.create_connection(lambda: encryption, numeric, address.port)  # noqa: B023 - called at once
-                await encryption.handshake(self.limits.handshake_ms / 1000)
-            except OSError as error:
-                last = error
-            else:
-                return link
-        raise last or OSError(f"{address.host} has no address")
+        encryption: Encryption | None = None
+        if self._tls is not None:
+            context = self._tls.client_context()
+            encryption = Encryption(context, link, self._buffer, server_hostname=address.host)
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: encryption or link, sock=connection)
+            if encryption is not None:
+                await encryption.handshake()
+            theirs, answer = await handshake.dial(link, ours, self.credentials, expected)
+        except LinkClosed as error:
+            hint = "" if self._tls is None else "; it may not accept the certificate of this program"
+            raise LinkClosed(f"{error}{hint}") from None
+        except BaseException as error:
+            link.abort(str(error))
+            if encryption is not None:
+                encryption.abort()
+            raise
+        return link, theirs, answer
 
-    def _reason(self, error: OSError) -> str:
+    def _reason(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return str(error)
+        if isinstance(error, NotCompleted):
+            return f"no handshake within {error.limit_s * 1000:g} ms (limits.handshake_ms)"
+        if isinstance(error, TimeoutError):
+            return f"no connection within {self.limits.dial_ms} ms (limits.dial_ms)"
         if isinstance(error, socket.gaierror):
             return f"the name of the host cannot be resolved ({error.strerror})"
         if rejected := rejected_certificate(error):
@@ -104,3 +113,9 @@ class Dialer:
         if self._tls is not None and error.errno not in _UNREACHABLE:
             return f"the TLS handshake failed, or the address does not use TLS: {error}"
         return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _refusal(error: NoAddressAnswers) -> KactlError | None:
+    """Returns the error of one address if all of them have refused the link for good."""
+    refusals = [each for each in error.errors.values() if isinstance(each, NotAuthorized | ProtocolMismatch)]
+    return refusals[0] if len(refusals) == len(error.errors) else None

@@ -12,10 +12,11 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from kactl.access import Principal, stranger
 from kactl.errors import KactlError, MalformedMessage
+from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
 
 from .framing import STREAM_MAX, Bounds, FrameDecoder, Kind, Lane, Message, recognised
@@ -132,12 +133,15 @@ class Link(asyncio.Protocol):
 
     @property
     def peer_address(self) -> str:
-        peer = None if self._transport is None else self._transport.get_extra_info("peername")
-        return f"{peer[0]}:{peer[1]}" if peer else ""
+        return host_and_port(self.peer_host, self._peer[1]) if self._peer else ""
 
     @property
     def peer_host(self) -> str:
-        return self.peer_address.rpartition(":")[0]
+        return plain_address(self._peer[0]) if self._peer else ""
+
+    @property
+    def _peer(self) -> Any:
+        return None if self._transport is None else self._transport.get_extra_info("peername")
 
     @property
     def principal(self) -> Principal:

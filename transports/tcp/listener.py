@@ -13,15 +13,18 @@ import functools
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.encryption import PIECE, Encryption
+from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
+from kactl.runtime.resolver import is_numeric, resolve
 from kactl.runtime.tls_turns import TlsTurns
 
-from .addresses import Address, Exposure, resolve
+from .addresses import Address, Exposure
 from .framing import Kind, Message, frames_of, recognised
 from .limits import Limits
 from .link import Link, LinkClosed
@@ -33,6 +36,8 @@ from .tls import Tls
 log = logger(__name__)
 
 _BACKLOG: Final = 512
+# For the name of its own address: as long as a resolver whose first server is down takes.
+_LOOK_UP_S: Final = 15.0
 # The first byte of a TLS record that begins a handshake.
 _TLS_FIRST: Final = 0x16
 # Pause after a failure to accept, for instance because the process has too many open files.
@@ -85,29 +90,24 @@ class Listener:
         if self._tls is not None:
             self._tls.server_context()  # an invalid file is reported now
         try:
-            hosts = await resolve(self.address)
+            hosts = await resolve(*self.address, limit_s=_LOOK_UP_S)
             if self._exposure.check(hosts, "listen"):
                 log.warning(
                     "the network listens on %s without TLS: everything it sends can be read and changed on the way",
                     self.address,
                 )
-            for family, sockaddr in hosts:
-                self._sockets.append(_bound(family, (sockaddr[0], self.address.port, *sockaddr[2:])))
-                # Port 0 chooses one, which the further addresses of the host then use as well.
-                self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
+            is_name = not is_numeric(self.address.host)
+            self._sockets = listen_on(hosts, self.address.port, backlog=_BACKLOG, is_name=is_name)
         except OSError as error:
-            self._close_sockets()
             reason = f"{self.address} cannot be listened on ({error.strerror}): choose another address or port"
             raise BadConfig("listen", reason) from None
+        self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
         for listening in self._sockets:
             self._tasks.spawn(self._accept(listening))
 
     async def close(self) -> None:
         """Stop listening, and close the connections without a complete handshake."""
         await self._tasks.close()
-        self._close_sockets()
-
-    def _close_sockets(self) -> None:
         for listening in self._sockets:
             listening.close()
         self._sockets.clear()
@@ -121,7 +121,7 @@ class Listener:
                 log.warning("a connection to %s could not be accepted: %s", self.address, error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            host = str(peer[0])
+            host = plain_address(str(peer[0]))
             stranger, displaced = self._strangers.admit(host)
             if displaced is not None:
                 displaced.cancel(_TOO_MANY)
@@ -144,7 +144,7 @@ class Listener:
                     # The wait for a place is not the peer's fault. It has the same limit: the peer waits no longer.
                     limit.reschedule(asyncio.get_running_loop().time() + limit_s)
                     self._check_protocol(accepted)
-                    link = await self._link(accepted, f"{host}:{port}")
+                    link = await self._link(accepted, host_and_port(host, port))
                     stranger.is_linked = True
                     link.on_violation = functools.partial(self._refused, host, link)
                     await self._accepted(link)
@@ -208,21 +208,6 @@ class Listener:
             log.warning("a connection from %s to %s failed: %s", host, self.address, text)
         else:
             log.debug("a connection from %s to %s failed: %s", host, self.address, text)
-
-
-def _bound(family: socket.AddressFamily, sockaddr: tuple[Any, ...]) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setblocking(False)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(sockaddr)
-        listening.listen(_BACKLOG)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 async def _readable(connection: socket.socket, readable: asyncio.Event) -> None:

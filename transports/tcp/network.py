@@ -16,9 +16,10 @@ import anyio
 from opentelemetry import metrics
 
 from kactl.errors import BadConfig, BadRequest, ControllerUnreachable, EndpointUnreachable, KactlError, NotAuthorized
-from kactl.machines.peer_endpoints import WILDCARDS, why_unusable
+from kactl.machines.peer_endpoints import why_unusable
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.runtime.addresses import is_wildcard
 from kactl.runtime.secret import Secret
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
@@ -58,8 +59,8 @@ class TcpNetwork:
         async with kactl.Controller(1, store=store, network=network): ...
 
     Args:
-        listen: address to listen on, `host:port`. Port 0 chooses one, see `address`. A controller listens on
-            127.0.0.1:7373 if it is None; a participant does not listen then.
+        listen: address to listen on, `host:port`; `[::]:7373` for all of IPv6 and IPv4. Port 0 chooses one, see
+            `address`. A controller listens on 127.0.0.1:7373 if it is None; a participant does not listen then.
         advertise: address at which others reach this program; the one that it listens on if None. Participants of
             a program that listens have it in their registrations.
         controllers: addresses of all controllers, for participants. If none are given, it is the one of this process,
@@ -163,7 +164,7 @@ class TcpNetwork:
         if self._listener is None:
             return ""
         address = self._advertise or self._listener.address
-        return "" if address.host in WILDCARDS else str(address)
+        return "" if is_wildcard(address.host) else str(address)
 
     # -- Network -------------------------------------------------------------------------------------------------------
 
@@ -262,14 +263,14 @@ class TcpNetwork:
         if self._controllers or self._listener is None:
             return self._controllers
         own = self._listener.address
-        return [own._replace(host="127.0.0.1") if own.host in WILDCARDS else own]
+        return [own._replace(host="127.0.0.1") if is_wildcard(own.host) else own]
 
     def _peer_endpoint(self) -> Endpoint | None:
         """Returns where other participants connect to those of this program; None if they cannot."""
         if self._listen is None or self._listener is None:
             return None
         host, port = self._advertise or self._listener.address
-        if self._offices and self._advertise is None and host in WILDCARDS:
+        if self._offices and self._advertise is None and is_wildcard(host):
             return None  # a controller listens there, which needs no address of its own
         return Endpoint(PEER_LISTENER, host, port, "PLAINTEXT" if self._tls is None else "SSL")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kactl.config.settings import Config
-from kactl.runtime.addresses import is_local
+from kactl.runtime.listening import is_local
 
 from .run_file import run_folder, state_folder
 

@@ -14,14 +14,14 @@ from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 import anyio
-import anyio.to_thread
 
 from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
+from kactl.runtime.threads import run_in_thread
 
 from . import messages
-from .http2 import Connection, ConnectionLost, NotExecuted, Stream, connect
+from .http2 import Connection, ConnectionLost, NotExecuted, Stream, connected
 
 log = logger(__name__)
 
@@ -294,14 +294,10 @@ class Calls:
             parts = urlsplit(url)
             if parts.scheme == "https" and self._tls is None:
                 # Reading the system's certificates takes a tenth of a second.
-                self._tls = await anyio.to_thread.run_sync(ssl.create_default_context)
+                self._tls = await run_in_thread(ssl.create_default_context)
             tls = self._tls if parts.scheme == "https" else None
             port = parts.port or (443 if tls else 80)
-            try:
-                with anyio.fail_after(self.limit_s / _ATTEMPTS_PER_LIMIT):
-                    connection = await connect(parts.hostname or "", port, tls)
-            except TimeoutError:
-                raise NotExecuted("no connection in time") from None
+            connection = await connected(parts.hostname or "", port, tls, self.limit_s / _ATTEMPTS_PER_LIMIT)
             try:
                 self._opened()[url] = connection
             except IllegalState:

@@ -6,6 +6,7 @@ limits: a server can send only as much as is read, and one that does not read is
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ from h2.events import (
 )
 from h2.exceptions import H2Error, StreamClosedError
 from h2.settings import SettingCodes, Settings
+
+from kactl.runtime.connecting import NoAddressAnswers, connect
 
 # Data that a server may send before it is read: of one stream, and of all streams of a connection.
 _STREAM_WINDOW: Final = 4 * 1024 * 1024
@@ -52,7 +55,7 @@ class NotExecuted(OSError):
 
 
 class Connection(asyncio.Protocol):
-    """One connection; see `connect`.
+    """One connection; see `connected`.
 
     Args:
         clock: returns the time in seconds.
@@ -310,11 +313,12 @@ class Stream:
         self.window_updated.set()
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Connection:
+async def connected(host: str, port: int, tls: ssl.SSLContext | None, limit_s: float) -> Connection:
     """Open a connection.
 
     Args:
         tls: for an encrypted connection; its ALPN protocols are set.
+        limit_s: see `connect`.
 
     Raises:
         NotExecuted: it could not be opened.
@@ -322,13 +326,25 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Connectio
     if tls is not None:
         tls.set_alpn_protocols(["h2"])
     loop = asyncio.get_running_loop()
+
+    async def complete(opened: socket.socket) -> Connection:
+        name = None if tls is None else host
+        made = lambda: Connection(loop.time)  # noqa: E731
+        _, connection = await loop.create_connection(made, sock=opened, ssl=tls, server_hostname=name)
+        return connection
+
     try:
-        _, connection = await loop.create_connection(lambda: Connection(loop.time), host, port, ssl=tls)
-    except ConnectionRefusedError:
-        raise NotExecuted("connection refused") from None  # asyncio's text repeats the address
+        return await connect(host, port, complete, limit_s=limit_s)
     except OSError as error:
-        raise NotExecuted(str(error) or type(error).__name__) from error
-    return connection
+        raise NotExecuted(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, NoAddressAnswers):
+        return error.explained(_reason)
+    if isinstance(error, socket.gaierror):
+        return f"the name of the host cannot be resolved ({error.strerror})"
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 
 def _text(data: bytes | str) -> str:

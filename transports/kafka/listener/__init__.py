@@ -2,14 +2,14 @@
 
 from .delegated import DelegatedAuthorizer, Question
 from .served_controller import ServedController
-from .server import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from .server import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
 
 __all__ = [
+    "BoundListener",
     "DelegatedAuthorizer",
     "KafkaListener",
     "ListenerSecurity",
     "ListenerSettings",
     "Question",
     "ServedController",
-    "bound",
 ]

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
 
 from .counters import ListenerCounters, PeerRejected
@@ -76,13 +77,13 @@ class Acceptor:
                 self._exhausted(error)
                 return
             connection.setblocking(False)
-            host = str(address[0])
+            host = plain_address(str(address[0]))
             try:
                 self._take(connection, host)
                 taken += 1
             except PeerRejected as rejected:
                 connection.close()
-                self._counters.reject(rejected, f"{host}:{address[1]}")
+                self._counters.reject(rejected, host_and_port(host, address[1]))
 
     def _exhausted(self, error: OSError) -> None:
         """Pause accepting: the socket stays readable, and the loop would retry at once."""
@@ -92,11 +93,10 @@ class Acceptor:
             log.error("connections cannot be accepted: %s", error)
             return
         closed = self._make_room(_MAKE_ROOM)
-        host, port = self._bound.getsockname()[:2]
         self._counters.reject(
             PeerRejected(
                 "descriptors", f"{error.strerror}: raise the limit of open files, or lower kafka.max-connections"
             ),
-            f"the listener at {host}:{port}",
+            f"the listener at {host_and_port(*self._bound.getsockname()[:2])}",
             action=f"{closed} idle connections are closed",
         )

@@ -18,17 +18,15 @@ epoch has the limits of a client, and may replace connections from the same addr
 import asyncio
 import contextlib
 import ipaddress
-import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-import anyio
-import anyio.to_thread
-
 from kactl.errors import MalformedMessage
 from kactl.model import NO_EPOCH, Broker
+from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger
+from kactl.runtime.resolver import is_numeric, resolve
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .field_types import STRING, Elements, Reader
@@ -47,8 +45,6 @@ _REFRESH_S: Final = 1.0
 _RESOLVED_S: Final = 60.0
 _UPDATE_INTERVAL_S: Final = 0.02
 _RESOLVE_TIMEOUT_S: Final = 5.0
-# Threads that resolve names; a resolver that hangs must not occupy the threads of other work.
-_RESOLVERS: Final = 4
 # A broker has a handful of endpoints: 1,000 names are about 300 brokers.
 _NAMES_MAX: Final = 1000
 
@@ -80,16 +76,6 @@ def claim_of(head: Head, prefix: bytes) -> Claim | None:
     return None if claim.epoch == NO_EPOCH else claim
 
 
-def plain_address(host: str) -> str:
-    """Returns an address in its usual form, an IPv4-mapped IPv6 address as IPv4, and any other text unchanged."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
-
-
 class BrokerAddresses:
     """The addresses from which the registered brokers connect.
 
@@ -113,7 +99,6 @@ class BrokerAddresses:
         self._all: frozenset[str] = frozenset()
         self._updated_s = -_UPDATE_INTERVAL_S
         self._clock = clock
-        self._limiter: anyio.CapacityLimiter | None = None
 
     @property
     def count(self) -> int:
@@ -156,7 +141,7 @@ class BrokerAddresses:
             return True
         hosts = {endpoint.host for endpoint in known.endpoints}
         return any(
-            address in self._addresses(host) or not (_is_literal(host) or host in self._resolved) for host in hosts
+            address in self._addresses(host) or not (is_numeric(host) or host in self._resolved) for host in hosts
         )
 
     def update(self) -> None:
@@ -174,7 +159,7 @@ class BrokerAddresses:
         due = [
             host
             for host in hosts
-            if not _is_literal(host) and (host not in self._resolved or now_s - self._resolved[host][0] > _RESOLVED_S)
+            if not is_numeric(host) and (host not in self._resolved or now_s - self._resolved[host][0] > _RESOLVED_S)
         ]
         if due:
             await asyncio.gather(*map(self._resolve, due))
@@ -194,7 +179,7 @@ class BrokerAddresses:
         return set(hosts[:_NAMES_MAX])
 
     def _addresses(self, host: str) -> frozenset[str]:
-        if _is_literal(host):
+        if is_numeric(host):
             return frozenset((plain_address(host),))
         return self._resolved.get(host, (0.0, frozenset()))[1]
 
@@ -206,27 +191,12 @@ class BrokerAddresses:
         return any(parsed in network for network in self._networks)
 
     async def _resolve(self, host: str) -> None:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(_RESOLVERS)
         addresses: frozenset[str] | None = None
-        with anyio.move_on_after(_RESOLVE_TIMEOUT_S), contextlib.suppress(OSError, UnicodeError):
-            addresses = await anyio.to_thread.run_sync(
-                _look_up_host, host, limiter=self._limiter, abandon_on_cancel=True
-            )
+        with contextlib.suppress(OSError):
+            found = await resolve(host, 0, limit_s=_RESOLVE_TIMEOUT_S)
+            addresses = frozenset(plain_address(each.host) for each in found)
         before = self._resolved.get(host, (0.0, frozenset[str]()))[1]
         if addresses is None:
             log.debug("the name %s of a broker cannot be resolved", host)
         # A failure is cached as long as a success, so that the resolver is not called at each refresh.
         self._resolved[host] = (self._clock(), before if addresses is None else addresses)
-
-
-def _look_up_host(host: str) -> frozenset[str]:
-    return frozenset(plain_address(str(info[4][0])) for info in socket.getaddrinfo(host, None))
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

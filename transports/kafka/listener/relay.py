@@ -13,11 +13,13 @@ or proof is never passed on.
 import asyncio
 import contextlib
 import itertools
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from kactl.model import Broker, Endpoint
+from kactl.runtime.connecting import connect
 from kactl.runtime.encryption import Encryption
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
@@ -167,14 +169,9 @@ class Relay:
         first = self._turn % len(targets) if targets else 0
         for broker, endpoint in itertools.chain(targets[first:], targets[:first]):
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await self._connect(endpoint)
-            except (OSError, ValueError, OverflowError, LoginFailed, asyncio.IncompleteReadError) as error:
-                self.close()
-                reason = failed_handshake(error) if isinstance(error, OSError) else str(error)
-                log.info(
-                    "no connection to broker %d for a relayed request: %s", broker.id, reason or "timeout"
-                )  # TimeoutError is an OSError
+                await self._connect(endpoint)
+            except (OSError, LoginFailed, asyncio.IncompleteReadError) as error:
+                log.info("no connection to broker %d for a relayed request: %s", broker.id, failed_handshake(error))
                 continue
             self._broker = broker
             assert self._stream is not None
@@ -196,17 +193,29 @@ class Relay:
         tls, name = None, None
         if self._credentials is not None and endpoint.protocol.endswith("SSL"):
             tls, name = self._credentials.tls, self._credentials.server_name or endpoint.host
-        made = Stream(self._buffer)
-        encryption = None if tls is None else Encryption(tls, made, self._buffer, server_hostname=name)
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: encryption or made, endpoint.host, endpoint.port)
-        if encryption is not None:
-            await encryption.handshake(CONNECT_TIMEOUT_S)
-        self._stream = made
-        if self._credentials is not None and endpoint.protocol.startswith("SASL"):
-            ends = _LoginStream(made)
-            self._login = LoginConnection(self._credentials, ends, ends, client_id=_CLIENT_ID, host=endpoint.host)
-            await self._login.run()
+
+        async def complete(connection: socket.socket) -> None:
+            made = Stream(self._buffer)
+            encryption = None if tls is None else Encryption(tls, made, self._buffer, server_hostname=name)
+            loop, transport = asyncio.get_running_loop(), None
+            try:
+                transport, _ = await loop.create_connection(lambda: encryption or made, sock=connection)
+                if encryption is not None:
+                    await encryption.handshake()
+                self._stream = made
+                if self._credentials is not None and endpoint.protocol.startswith("SASL"):
+                    ends = _LoginStream(made)
+                    login = LoginConnection(self._credentials, ends, ends, client_id=_CLIENT_ID, host=endpoint.host)
+                    await login.run()
+                    self._login = login
+            except BaseException:
+                if transport is not None:
+                    transport.abort()
+                self._stream = None
+                raise
+
+        failures = (OSError, LoginFailed, asyncio.IncompleteReadError)
+        await connect(endpoint.host, endpoint.port, complete, limit_s=CONNECT_TIMEOUT_S, failures=failures)
 
 
 class _LoginStream:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -19,7 +19,9 @@ import anyio
 from kactl.access import Authorizer
 from kactl.errors import BadConfig
 from kactl.model import Broker, Endpoint
+from kactl.runtime.addresses import host_and_port
 from kactl.runtime.encryption import Encryption
+from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
 from kactl.runtime.server_tls import certificate_of, has_valid_certificate
 from kactl.runtime.tls_turns import TlsTurns
@@ -36,7 +38,7 @@ from .connection import Connection, Shared
 from .counters import ListenerCounters, PeerRejected
 from .discovery_handlers import DiscoveryHandlers
 from .fair_queue import FairQueues
-from .identity import BrokerAddresses, Claim, Network, plain_address
+from .identity import BrokerAddresses, Claim, Network
 from .limits import Limits
 from .partition_handlers import PartitionHandlers
 from .permits import Permits
@@ -115,22 +117,39 @@ class ListenerSettings(NamedTuple):
     audit: Audit = no_audit
 
 
-def bound(endpoint: Endpoint) -> socket.socket:
-    """Bind a socket to an address. Returns it; no connection is accepted yet.
+class BoundListener(list[socket.socket]):
+    """The sockets of one listener, one for each address of its host. No connection is accepted yet.
+
+    They are closed at the end of a `with` block, and by the `KafkaListener` that they are given to.
 
     Raises:
-        BadConfig: the address cannot be bound.
+        BadConfig: an address cannot be listened on.
     """
-    where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
-    try:
-        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadConfig(
-            "kafka.listeners",
-            f"{where} cannot be listened on ({reason}): stop the process that uses it, or configure another address",
-        ) from None
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        try:
+            super().__init__(listening_sockets(endpoint.host, endpoint.port, backlog=_BACKLOG))
+        except OSError as error:
+            where = f"{endpoint.listener}://{host_and_port(endpoint.host, endpoint.port)}"
+            remedy = "stop the process that uses it, or configure another address"
+            raise BadConfig("kafka.listeners", f"{where} cannot be listened on ({error.strerror}): {remedy}") from None
+
+    @property
+    def port(self) -> int:
+        """The port of all sockets, which is a free one if the endpoint has port 0."""
+        return int(self[0].getsockname()[1])
+
+    def close(self) -> None:
+        for each in self:
+            each.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def connections_for(descriptors: int, wanted: int) -> int:
@@ -149,7 +168,7 @@ class KafkaListener:
     def __init__(
         self,
         controller: ServedController,
-        sockets: Mapping[str, socket.socket],
+        sockets: Mapping[str, Sequence[socket.socket]],
         settings: ListenerSettings,
         *,
         counters: ListenerCounters | None = None,
@@ -233,17 +252,17 @@ class KafkaListener:
         )
         self._addresses.update()
         self._looking = asyncio.create_task(self._addresses.run())
-        for name, bound_socket in self._sockets.items():
+        for name, sockets in self._sockets.items():
 
             def take(connection: socket.socket, host: str, name: str = name) -> None:
                 self._take(name, connection, host)
 
-            host, port = bound_socket.getsockname()[:2]
-            bound_socket.listen(_BACKLOG)
-            self._acceptors.append(
-                Acceptor(bound_socket, take=take, make_room=self._admission.make_room, counters=self.counters)
-            )
-            log.info("listening for brokers and tools on %s://%s:%d", name, host, port)
+            for each in sockets:
+                self._acceptors.append(
+                    Acceptor(each, take=take, make_room=self._admission.make_room, counters=self.counters)
+                )
+                where = host_and_port(*each.getsockname()[:2])
+                log.info("listening for brokers and tools on %s://%s", name, where)
         return self
 
     async def __aexit__(
@@ -276,7 +295,7 @@ class KafkaListener:
         Raises:
             Refused: it is not admitted.
         """
-        slot = self._admission.admit(plain_address(host))
+        slot = self._admission.admit(host)
         self._count()
         task = asyncio.get_running_loop().create_task(self._serve(name, connection, slot))
         slot.close = task.cancel
@@ -318,7 +337,7 @@ class KafkaListener:
                 await encryption.handshake(LOGIN_TIMEOUT_S)
             stream = made
             address = stream.transport.get_extra_info("peername") or ("unknown", 0)
-            peer = f"{address[0]}:{address[1]} on {name}"
+            peer = f"{host_and_port(slot.address, address[1])} on {name}"
             connection = self._connection(name, stream, slot, peer)
             await connection.run()
         except PeerRejected as rejected:

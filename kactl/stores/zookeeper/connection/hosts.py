@@ -1,12 +1,10 @@
-"""Server addresses: parsing of a connect string, and name resolution."""
+"""Server addresses: parsing of a connect string."""
 
-import asyncio
-import ipaddress
 import re
-import socket
 from typing import Final, NamedTuple
 
 from kactl.errors import BadConfig
+from kactl.runtime.addresses import host_and_port
 
 PORT: Final = 2181
 _PORT_MAX: Final = 65_535
@@ -24,7 +22,7 @@ class Host(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+        return host_and_port(self.name, self.port)
 
 
 def parse(hosts: str) -> list[Host]:
@@ -36,18 +34,3 @@ def parse(hosts: str) -> list[Host]:
             raise BadConfig("connect", f"{text!r} is no server: write host:port, as in 127.0.0.1:2181 or [::1]:2181")
         servers.append(Host(matched["ipv6"] or matched["name"], int(matched["port"] or PORT)))
     return servers
-
-
-async def addresses(host: Host) -> list[Host]:
-    """Returns all servers behind a name, in the resolver's order; an address resolves to itself.
-
-    Raises:
-        OSError: the name cannot be resolved.
-    """
-    try:
-        ipaddress.ip_address(host.name)
-    except ValueError:
-        loop = asyncio.get_running_loop()
-        results = await loop.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(Host(str(result[4][0]), host.port) for result in results))
-    return [host]

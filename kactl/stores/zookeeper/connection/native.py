@@ -17,9 +17,11 @@ import asyncio
 import contextlib
 import logging
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.logs import logger
 
 from . import credentials as security
@@ -53,7 +55,7 @@ class NativeConnection:
     Args:
         rng: orders the servers, and spreads the pauses of many clients.
         frame_bytes_max: the longest accepted response; a longer one closes the connection.
-        dial: connects to a server; by default the loop's `create_connection`.
+        dial: connects to a server; by default `connect`.
         credentials: the encryption, and the identity to present; without effect on `dial`.
 
     Raises:
@@ -178,81 +180,91 @@ class NativeConnection:
         limit_s = max(self.granted_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
         self._rejected = False
         for host in self._rng.sample(self._hosts, len(self._hosts)):
-            try:
-                async with asyncio.timeout(limit_s):
-                    addresses = await names.addresses(host)
-            except OSError as error:
-                self._refused(host, f"its address cannot be resolved ({error})")
-                continue
-            for address in self._rng.sample(addresses, len(addresses)):
-                connection = await self._try(host, address, limit_s)
+            connection, is_behind = await self._try(host, limit_s, self._session, self._zxid)
+            overdue_s = asyncio.get_running_loop().time() - self._contact_at - self.granted_ms / 1000
+            if is_behind and overdue_s > 0:
+                connection, _ = await self._try(host, limit_s, Session(), 0)
                 if connection is not None:
-                    return connection
+                    self._zxid = 0
+                    log.error(
+                        "ZooKeeper at %s accepts a new session, and not the state of the old one: its data was lost or "
+                        "restored from a backup, so everything is read again",
+                        self._text,
+                    )
+            if connection is not None:
+                return connection
         return None
 
-    async def _try(self, host: Host, address: Host, limit_s: float) -> SocketConnection | None:
-        """Connect to one server, in a new session if the servers may have lost the old one; None if it rejects both."""
-        connection, is_behind = await self._try_session(host, address, limit_s, self._session, self._zxid)
-        overdue_s = asyncio.get_running_loop().time() - self._contact_at - self.granted_ms / 1000
-        if is_behind and overdue_s > 0:
-            connection, _ = await self._try_session(host, address, limit_s, Session(), 0)
-            if connection is not None:
-                self._zxid = 0
-                log.error(
-                    "ZooKeeper at %s accepts a new session, and not the state of the old one: its data was lost or "
-                    "restored from a backup, so everything is read again",
-                    self._text,
-                )
-        return connection
-
-    async def _try_session(
-        self, host: Host, address: Host, limit_s: float, session: Session, zxid: int
+    async def _try(
+        self, host: Host, limit_s: float, session: Session, zxid: int
     ) -> tuple[SocketConnection | None, bool]:
         """Connect to one server, and resume a session or open one.
 
         Returns:
             the connection, None if the server rejects the session; and whether it may be because its state is older.
         """
-        is_behind = False
-        connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
-            async with asyncio.timeout(limit_s):
-                await self._open(connection, host, address)
-                granted = await connection.handshake(
-                    session,
-                    timeout_ms=self._timeout_ms,
-                    zxid=zxid,
-                    login=self._credentials.login(host[0]),
-                    digest=self._credentials.digest,
-                )
-            reason = self._refusal(granted)
-        except NotAuthenticated as error:
-            self._rejected = True
-            reason = f"it does not accept {self._credentials.identity}: {error}"
-        except TimeoutError:
-            reason = f"it did not answer within {limit_s:g} s"
-        except NoSession as error:
-            is_behind = zxid > 0
-            reason = f"{error}{_OLDER_STATE}" if is_behind else security.failure(error, self._credentials.tls)
+            return await self._open(host, limit_s, session, zxid), False
         except OSError as error:
-            reason = security.failure(error, self._credentials.tls)
-        except BaseException:
-            connection.drop("given up")
-            raise
-        if reason:
-            connection.drop("refused")
-            self._refused(address, reason)
-            return None, is_behind
-        return connection, False
+            self._refused(host, self._reason(error, limit_s, zxid))
+            errors = error.errors.values() if isinstance(error, NoAddressAnswers) else (error,)
+            return None, zxid > 0 and any(isinstance(each, NoSession) for each in errors)
 
-    async def _open(self, connection: SocketConnection, host: Host, address: Host) -> None:
-        if self._dial is not None:
-            await self._dial(lambda: connection, address.name, address.port)
-            return
-        tls = self._credentials.tls
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection, address.name, address.port, ssl=tls, server_hostname=host.name if tls else None
+    async def _open(self, host: Host, limit_s: float, session: Session, zxid: int) -> SocketConnection:
+        """Connect to one of the addresses of a server. Raises OSError if none accepts the session."""
+
+        async def complete(opened: socket.socket | None) -> SocketConnection:
+            connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
+            try:
+                if self._dial is not None:
+                    await self._dial(lambda: connection, *host)
+                else:
+                    tls = self._credentials.tls
+                    await asyncio.get_running_loop().create_connection(
+                        lambda: connection, sock=opened, ssl=tls, server_hostname=host.name if tls else None
+                    )
+                await self._greet(connection, host, session, zxid)
+            except BaseException:
+                connection.drop("given up")
+                raise
+            return connection
+
+        if self._dial is None:
+            return await connect(*host, complete, limit_s=limit_s)
+        async with asyncio.timeout(limit_s):
+            return await complete(None)
+
+    async def _greet(self, connection: SocketConnection, host: Host, session: Session, zxid: int) -> None:
+        """Open or resume the session. Raises OSError if the server rejects it."""
+        granted = await connection.handshake(
+            session,
+            timeout_ms=self._timeout_ms,
+            zxid=zxid,
+            login=self._credentials.login(host.name),
+            digest=self._credentials.digest,
         )
+        if reason := self._refusal(granted):
+            raise ConnectionError(reason)
+
+    def _reason(self, error: Exception, limit_s: float, zxid: int) -> str:
+        """Returns why a server did not accept the connection."""
+        match error:
+            case NoAddressAnswers():
+                return error.explained(lambda each: self._reason(each, limit_s, zxid))
+            case NotAuthenticated():
+                self._rejected = True
+                return f"it does not accept {self._credentials.identity}: {error}"
+            case socket.gaierror():
+                return f"its address cannot be resolved ({error.strerror})"
+            case NotCompleted():
+                return f"it did not answer within {error.limit_s:g} s"
+            case TimeoutError():
+                return f"it did not answer within {limit_s:g} s"
+            case NoSession() if zxid > 0:
+                return f"{error}{_OLDER_STATE}"
+            case OSError():
+                return security.failure(error, self._credentials.tls)
+        return str(error)
 
     def _refusal(self, granted: Granted) -> str:
         """Returns reason a granted session is useless; empty if it is not, and then it becomes the current session."""

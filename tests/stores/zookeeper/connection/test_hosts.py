@@ -1,9 +1,9 @@
-"""Tests of connect strings and name resolution."""
+"""Tests of connect strings."""
 
 import pytest
 
 from kactl.errors import BadConfig
-from kactl.stores.zookeeper.connection.hosts import Host, addresses, parse
+from kactl.stores.zookeeper.connection.hosts import Host, parse
 
 
 def test_hosts_are_names_or_addresses_with_optional_ports() -> None:
@@ -19,12 +19,3 @@ def test_hosts_are_names_or_addresses_with_optional_ports() -> None:
 def test_invalid_host_list_is_rejected(text: str) -> None:
     with pytest.raises(BadConfig, match="is no server: write host:port"):
         parse(text)
-
-
-@pytest.mark.anyio
-async def test_name_can_resolve_to_several_addresses() -> None:
-    assert await addresses(Host("127.0.0.9", 7)) == [Host("127.0.0.9", 7)]
-    assert await addresses(Host("::1", 7)) == [Host("::1", 7)]
-    found = await addresses(Host("localhost", 7))
-    assert Host("127.0.0.1", 7) in found or Host("::1", 7) in found
-    assert len(found) == len(set(found))

@@ -12,7 +12,7 @@ from kactl.state.rows import Rows
 from kactl.state.table import Table
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka import BrokerCredentials
-from kactl.transports.kafka.listener import KafkaListener, ListenerSecurity, ListenerSettings, bound
+from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.quotas import Quotas
 from kactl.transports.kafka.listener.server import OPEN
@@ -99,8 +99,8 @@ async def listening(
     audit: Audit = no_audit,
 ) -> AsyncIterator[tuple[KafkaListener, int]]:
     """Run a listener. Yields the listener and its port."""
-    socket = bound(Endpoint(LISTENER, "127.0.0.1", 0))
-    port = socket.getsockname()[1]
+    socket = BoundListener(Endpoint(LISTENER, "127.0.0.1", 0))
+    port = socket.port
     settings = ListenerSettings(
         partitions=partitions,
         replication_factor=replication_factor,

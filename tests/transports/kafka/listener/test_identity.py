@@ -8,9 +8,10 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.errors import BrokerNotRegistered
 from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock
+from kactl.runtime.addresses import plain_address
 from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Head
-from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of, plain_address
+from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of
 from kactl.transports.kafka.listener.limits import EXPANSION, MIB, Limits
 from kactl.transports.kafka.listener.pools import Pools, Share
 

@@ -32,11 +32,11 @@ from kactl.sasl import ScramVerifier, Shape, verifier
 from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import (
+    BoundListener,
     KafkaListener,
     ListenerSecurity,
     ListenerSettings,
     authentication,
-    bound,
 )
 from kactl.transports.kafka.listener.authentication import Authentication
 from kactl.transports.memory import MemoryHub
@@ -184,8 +184,8 @@ async def main() -> None:
         await controller.wait_active()
         while len(controller.brokers()) < len(BROKERS):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        socket = bound(Endpoint("INTERNAL", "127.0.0.1", 0))
-        port = socket.getsockname()[1]
+        socket = BoundListener(Endpoint("INTERNAL", "127.0.0.1", 0))
+        port = socket.port
         make = {"--tls": encrypted, "--plain": with_passwords}.get("".join(sys.argv[1:2]))
         security = {} if make is None else {"INTERNAL": make(*sys.argv[2:])}
         listener = await stack.enter_async_context(
