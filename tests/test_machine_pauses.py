@@ -51,12 +51,14 @@ def test_load_is_no_pause() -> None:
     """More processes than processors, the watching process is delayed by none of them."""
     with watching() as watch:
         _until(lambda: bool(_paused(watch) and watch.pauses()))
-        known = len(watch.pauses())
+        known, begin_s = len(watch.pauses()), time.monotonic()
         with multiprocessing.get_context("fork").Pool(24) as pool:
             pool.map(_burn, range(24))
+        loaded_s = time.monotonic() - begin_s
         paused_s = sum(pause.end_s - pause.begin_s for pause in watch.pauses()[known:])
 
-    assert paused_s < 0.5
+    # A process that has to wait for its turn would seem to be paused for most of this time.
+    assert paused_s < loaded_s / 4
 
 
 def _burn(_: int) -> None:

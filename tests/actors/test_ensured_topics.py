@@ -56,7 +56,7 @@ async def test_a_new_topic_waits_for_its_leaders_to_acknowledge(clock: ManualClo
         assert all(view.leader > 0 for view in controller.partitions_of("orders"))
         assert not creating.done()
         listener.gate.set()
-        await asyncio.wait_for(creating, 5)
+        await asyncio.wait_for(creating, 60)
         assert controller.cluster.awaited == {}
 
 
@@ -166,7 +166,7 @@ async def test_a_participant_gives_up_in_time_if_the_controller_does_not_respond
         await clock.advance(1)
 
         with pytest.raises(ActionTimedOut, match="no response in the rest of the time"):
-            await asyncio.wait_for(ensuring, 5)
+            await asyncio.wait_for(ensuring, 60)
         hub.attach_controller(100, ask)
 
 
@@ -193,5 +193,5 @@ async def test_ensuring_waits_for_brokers_that_have_not_registered(clock: Manual
         assert controller.topics() == []
 
         async with kactl.Participants(2, store=controller.store, hub=controller.hub, clock=clock):
-            assert await asyncio.wait_for(ensuring, 5) is True
-            assert await asyncio.wait_for(factor, 5) is True
+            assert await asyncio.wait_for(ensuring, 60) is True
+            assert await asyncio.wait_for(factor, 60) is True

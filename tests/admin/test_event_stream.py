@@ -21,7 +21,7 @@ from tests.admin.conftest import Served, served
 from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Blocks:

@@ -59,7 +59,7 @@ async def exchange(server: Served, request: str) -> tuple[int, dict[str, str], b
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
         writer.write(request.replace("{host}", server.host).encode("latin-1"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *fields = head.strip().split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in fields)}

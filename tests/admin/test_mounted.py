@@ -42,7 +42,7 @@ class Client:
 @asynccontextmanager
 async def running(host: web.Application) -> AsyncIterator[Client]:
     """Serve an application as any program does, without anything of kactl."""
-    runner = web.AppRunner(host, shutdown_timeout=60)
+    runner = web.AppRunner(host, shutdown_timeout=3600)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -169,7 +169,7 @@ async def _refuse(_: web.Request) -> web.Response:
 
 async def test_shutdown_of_the_host_ends_streams_at_once() -> None:
     async with cluster() as controller:
-        runner = web.AppRunner(host_with(opened(controller)), shutdown_timeout=60)
+        runner = web.AppRunner(host_with(opened(controller)), shutdown_timeout=3600)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -177,11 +177,10 @@ async def test_shutdown_of_the_host_ends_streams_at_once() -> None:
         url = f"http://127.0.0.1:{port}/kactl/v1/events/stream"
         async with aiohttp.ClientSession() as http, http.get(url) as stream:
             assert await stream.content.readline() == b"retry: 2000\n"
-            began_s = asyncio.get_running_loop().time()
 
-            await runner.cleanup()
+            async with asyncio.timeout(60):  # and not the hour that requests may take
+                await runner.cleanup()
 
-            assert asyncio.get_running_loop().time() - began_s < 10  # and not the 60 s that requests may take
             await stream.content.read()
 
 

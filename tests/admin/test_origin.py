@@ -29,7 +29,7 @@ async def status_of(server: Served, head: str, *, address: str = "127.0.0.1") ->
     try:
         head = head.replace("\n\n", f"\nAuthorization: Bearer {server.token}\n\n")
         writer.write(head.replace("{port}", str(port_of(server))).replace("\n", "\r\n").encode("latin-1"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             line = await reader.readline()
         return int(line.split()[1])
     finally:

@@ -37,8 +37,8 @@ IMPORTS: Final = (
     "kactl.state_change_log.past",
 )
 # A server starts within seconds on two busy cores; after a kill the sessions of the previous process must expire first.
-START_S: Final = 30.0
-STOP_S: Final = 20.0
+START_S: Final = 90.0
+STOP_S: Final = 60.0
 POLL_S: Final = 0.05
 # A short session timeout detects killed brokers quickly; leaders move only when a test requests it.
 # Tests make more changes in a second than a user is expected to.

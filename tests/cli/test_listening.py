@@ -120,7 +120,7 @@ async def test_changed_file_of_users_that_cannot_be_used_is_a_failed_reload(tmp_
 
 async def _reloaded(reloads: Reloads, failed: bool) -> None:
     """Request reloads until one has that result."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while reloads.has_failed is not failed:
             reloading.request()
             await anyio.lowlevel.checkpoint()

@@ -153,10 +153,9 @@ class Service:
     # -- what has happened --------------------------------------------------------------------------------------------
 
     def create(self, topic: str, *, partitions: int, replicas: int = 1) -> None:
-        created = self.kactl(
-            "topic", "create", topic, "--partitions", f"{partitions}", "--replication-factor", f"{replicas}"
-        )
-        assert created.code == 0, created.text
+        """Create a topic; tries again while participants are not linked yet to a server that has just started."""
+        size = ["--partitions", str(partitions), "--replication-factor", str(replicas)]
+        self.until(lambda: self.kactl("topic", "create", topic, *size).code == 0, f"{topic} is created")
 
     def topics(self) -> set[str]:
         listed = self.kactl("get", "topics", "-o", "jsonl")

@@ -28,8 +28,6 @@ EXEMPT: Final[dict[Place, str]] = {
     ("stores/sqlite/requests.py", "Requests.preferred_election_request"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.producer_ids"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.reassignment_request"): _SEALED,
-    ("stores/sqlite/schema.py", "_check_size"): "two numbers at fixed places of a header of fixed size",
-    ("stores/sqlite/schema.py", "_number"): "a number at a fixed place of a header of fixed size",
     ("stores/sqlite/sessions.py", "Sessions._broker"): _SEALED,
     ("stores/sqlite/sessions.py", "Sessions.brokers"): _SEALED,
     ("stores/sqlite/sessions.py", "Sessions.controller"): _SEALED,

@@ -369,7 +369,7 @@ async def test_shielded_task_that_was_not_begun_is_cancelled_when_the_block_ends
         begun.append("work")
         await anyio.sleep_forever()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with ShieldedTasks("test") as tasks:
             tasks.start_soon(work)
 

@@ -27,8 +27,8 @@ from .jars import REQUIRE
 from .processes import POLL_S, HarnessError, Process, free_port
 
 START_S: Final = 60.0
-STOP_S: Final = 15.0
-REQUEST_S: Final = 5.0
+STOP_S: Final = 60.0
+REQUEST_S: Final = 60.0
 _MISSING: Final = "there is no etcd: install Debian's etcd-server, or put etcd on PATH"
 
 

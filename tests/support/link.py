@@ -14,8 +14,8 @@ from .processes import free_port
 
 # Messages to ZooKeeper are rarely longer. A connection buffers at most this much while it is cut.
 PIECE: Final = 65_536
-CONNECT_S: Final = 5.0
-JOIN_S: Final = 5.0
+CONNECT_S: Final = 60.0
+JOIN_S: Final = 60.0
 
 
 class Link:

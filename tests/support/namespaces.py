@@ -25,7 +25,7 @@ _DEVICES: Final = ("kactl0", "kactl1")
 # Of no device: packets to it are ignored.
 _NO_DEVICE: Final = "02:00:00:00:00:77"
 _MISSING: Final = "network namespaces need the programs ip, nsenter and unshare, and root or user namespaces"
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 
 
 def _unshare() -> list[str] | None:

@@ -30,7 +30,7 @@ from .forked import fork
 # Short enough not to delay a start-up of seconds, long enough not to cost measurable processor time.
 POLL_S: Final = 0.02
 # SIGKILL takes effect at once; only a process stuck in the kernel takes longer, and that must be seen.
-KILL_S: Final = 10.0
+KILL_S: Final = 60.0
 # A fork takes milliseconds. A longer wait means that the forking thread is gone, as in a forked copy of this process.
 SPAWN_S: Final = 30.0
 # Lines of the child's output in an error message.

@@ -17,10 +17,10 @@ from .processes import POLL_S, HarnessError, Process, free_port
 
 # One or two seconds are usual; a busy machine takes several times that.
 START_S: Final = 60.0
-STOP_S: Final = 15.0
+STOP_S: Final = 60.0
 # One request on loopback.
 # A connection made during the start may never get a response, so that a new one is tried soon.
-REQUEST_S: Final = 0.5
+REQUEST_S: Final = 10.0
 HEAP_MB: Final = 128
 
 

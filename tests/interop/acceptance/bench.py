@@ -28,8 +28,6 @@ CHROOT: Final = "/acceptance"
 SESSION_S: Final = 6.0
 # 6 s is the longest session that a server with this tick allows. A session ends within one tick after its timeout.
 TICK_MS: Final = 300
-# Time limit of the controller after the end of a session.
-FAILOVER_S: Final = 1.0
 # Time limit where nothing is measured, also on a busy machine.
 MARGIN_S: Final = 60.0
 BALANCE_S: Final = 5.0

@@ -1,7 +1,6 @@
 """Servers that die, hang, or are missing; sessions that survive and sessions that do not; no leaked resources."""
 
 import threading
-import time
 
 import anyio
 import anyio.lowlevel
@@ -251,13 +250,11 @@ async def test_silent_participant_loses_its_registration(zookeeper: ZooKeeperSer
 
 async def test_missing_server_fails_in_bounded_time_without_leaks(kind: Kind) -> None:
     before = threads()
-    began = time.monotonic()
 
-    with pytest.raises(StoreUnavailable, match="answered within 1 s"):
+    with anyio.fail_after(WAIT_S), pytest.raises(StoreUnavailable, match="answered within 1 s"):
         async with ZooKeeperStore(f"127.0.0.1:{free_port()}", session_timeout_ms=1_000, client=kind):
             pass
 
-    assert time.monotonic() - began < 5
     assert threads() <= before
 
 
@@ -281,12 +278,11 @@ async def test_closing_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer,
 
 async def test_closing_with_a_hanging_server_is_bounded(fresh_zookeeper: ZooKeeperServer) -> None:
     before = threads()
-    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
-        await store.topics()
-        fresh_zookeeper.pause()
-        began = time.monotonic()
+    with anyio.fail_after(WAIT_S):
+        async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
+            await store.topics()
+            fresh_zookeeper.pause()
 
-    assert time.monotonic() - began < 10
     assert threads() <= before
     fresh_zookeeper.resume()
 
@@ -295,8 +291,11 @@ async def test_store_works_after_a_cancelled_zookeeper_call(fresh_zookeeper: Zoo
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
         fence = await create_with_leaders(store)
         fresh_zookeeper.pause()
-        with anyio.move_on_after(0.2):
-            await store.commit(new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.commit, new_write(ROWS, leader=2, leader_epoch=1, expected=0), fence)
+            while not store._client._waiting:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
         fresh_zookeeper.resume()
 
         found = await store.leaderships(Names.of(ROWS))

@@ -106,7 +106,7 @@ NO_ANSWERS = {
 @pytest.mark.parametrize(("failure", "reason"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
 async def test_invalid_response_closes_the_connection_and_next_reconnects(failure: Exception, reason: str) -> None:
     async with listening(then_agree(failure), VERSIONS) as peer:
-        connection = transport(request_timeout_ms=200).connect(peer.broker)
+        connection = transport(request_timeout_ms=60_000).connect(peer.broker)
 
         with pytest.raises(BrokerUnreachable, match=reason) as unreachable:
             await connection.deliver(UPDATE)
@@ -125,7 +125,7 @@ async def test_response_timeout_closes_the_connection() -> None:
         with pytest.raises(BrokerUnreachable, match="no response within 50 ms"):
             await connection.deliver(UPDATE)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await peer.gone.acquire()
 
 
@@ -144,7 +144,7 @@ async def test_cancelled_request_closes_the_connection() -> None:
 
             tasks.cancel_scope.cancel()
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await peer.gone.acquire()
 
 
@@ -162,7 +162,7 @@ async def test_closing_ends_a_request_in_flight() -> None:
 
         await connection.close()
 
-        with anyio.fail_after(10), pytest.raises(BrokerUnreachable, match="given up"):
+        with anyio.fail_after(60), pytest.raises(BrokerUnreachable, match="given up"):
             await delivering
 
 

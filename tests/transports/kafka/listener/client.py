@@ -80,7 +80,7 @@ class Client:
     async def is_closed(self) -> bool:
         """Wait for bytes or the end of the connection. Returns whether it ended."""
         try:
-            return not await asyncio.wait_for(self.reader.read(1), 10)
+            return not await asyncio.wait_for(self.reader.read(1), 60)
         except ConnectionError:
             return True
 

@@ -120,6 +120,6 @@ async def listening(
 
 async def until(reached: Callable[[], bool]) -> None:
     """Run other tasks until the condition is true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not reached():  # noqa: ASYNC110 - what is waited for is on the other side of a socket
             await asyncio.sleep(0.001)

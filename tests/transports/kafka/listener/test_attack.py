@@ -1,7 +1,8 @@
 """Latency of responses to brokers during attacks on the listener, over real sockets and in separate processes.
 
-A shared machine can only add to a response time. So response times are measured up to `ROUNDS_MAX` times, until they
-are within their bound; a listener that blocks its event loop exceeds the bound in every round.
+It is measured by the processor time of the server. A test process that has to wait for a processor still adds what the
+server does meanwhile. So latencies are measured up to `ROUNDS_MAX` times, until they are within their bound; a listener
+that blocks its event loop exceeds the bound in every round.
 """
 
 import asyncio
@@ -12,12 +13,11 @@ import pytest
 from tests.support.hostile_minutes import SECONDS
 
 from .attack.attacker import KINDS, malformed_topics
-from .attack.run import Seen, attacking, brokers_see, serving
+from .attack.run import WORK_MAX, Seen, attacking, brokers_see, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CONNECTIONS = 1000
-HOLD_S = 0.1
 ROUNDS_MAX = 5
 RSS_MAX = 64 * 1024 * 1024
 OTHERS = ["127.0.0.2", *(f"127.0.1.{each}" for each in range(1, 20))]
@@ -28,8 +28,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def p99_s(seen: dict[str, Seen]) -> float:
-    return max(result.p99_s for result in seen.values())
+def p99(seen: dict[str, Seen]) -> float:
+    return max(result.p99 for result in seen.values())
 
 
 FROM = pytest.mark.parametrize(
@@ -49,14 +49,11 @@ async def test_brokers_get_responses_under_a_thousand_hostile_connections(addres
             assert {name: broker.unanswered for name, broker in seen.items()} == dict.fromkeys(seen, 0)
             assert after["rss_max"] - before["rss_max"] < RSS_MAX
             assert "error" not in after["refused"]
-            # Processor time of one step of the event loop, which other processes do not lengthen.
-            assert after["work_s"] < HOLD_S
-            # Time that other processes held the loop, which a request may meet several times.
-            stolen_s = max(0.0, after["hold_s"] - after["work_s"])
-            if p99_s(seen) < HOLD_S + 4 * stolen_s:
+            assert after["work"] < WORK_MAX
+            if p99(seen) < WORK_MAX:
                 break
 
-    assert p99_s(seen) < HOLD_S + 4 * stolen_s
+    assert p99(seen) < WORK_MAX
 
 
 @pytest.mark.long  # all kinds for minutes; the shorter form is above
@@ -70,7 +67,7 @@ async def test_minutes_of_attacks_leave_no_memory_and_no_descriptors() -> None:
                 assert {name: broker.unanswered for name, broker in seen.items()} == dict.fromkeys(seen, 0)
                 during = await server.meters()
                 assert "error" not in during["refused"]
-                assert during["work_s"] < HOLD_S, during
+                assert during["work"] < WORK_MAX, during
         after = during
         while after["connections"] > 0:
             after = await server.meters()
@@ -106,8 +103,8 @@ async def test_malformed_request_of_16_mb_is_cheap() -> None:
         after = await server.meters()
 
     assert after["refused"] == {"length": 1, "elements": 1}
-    assert after["cpu_s"] < 0.5
-    assert after["work_s"] < HOLD_S
+    assert after["cpu_s"] < 5 * WORK_MAX * after["unit_s"]
+    assert after["work"] < WORK_MAX
     assert after["rss_max"] - before["rss_max"] < 16 * 1024 * 1024
 
 

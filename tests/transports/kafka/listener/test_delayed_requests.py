@@ -24,7 +24,7 @@ from .listener_stub import listening, until
 from .test_logins import log_in, security
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20
+PATIENCE_S = 60
 # The code of a topic that is created, and for whose leaders the client does not wait.
 CREATED = KioError.request_timed_out
 MINE = ("mine-1", "mine-2", "mine-3")

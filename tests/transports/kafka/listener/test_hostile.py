@@ -25,7 +25,7 @@ INVALID_REQUEST = 42
 
 async def answer_of(port: int, content: bytes) -> bytes:
     """Return all bytes until the connection is closed, or one whole response."""
-    async with connected(port) as client, asyncio.timeout(20):
+    async with connected(port) as client, asyncio.timeout(60):
         client.writer.write(content)
         client.writer.write_eof()
         try:

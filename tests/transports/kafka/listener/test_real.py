@@ -175,7 +175,7 @@ async def test_resigned_controller_returns_not_controller(cluster: ListenedClust
     store, hub = cluster.store.another(), cluster.controller.hub
     async with Controller(KACTL + 1, store=store, hub=hub, take_over=True) as second:
         await second.wait_active()
-        async with connected(cluster.port) as client, asyncio.timeout(20):
+        async with connected(cluster.port) as client, asyncio.timeout(60):
             while cluster.controller.is_active:
                 await cluster.controller.history.changed()
             shutdown = await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))

@@ -172,7 +172,7 @@ async def test_connection_is_closed_if_the_broker_fails_on_a_request(respond: ob
     async with broker(respond) as upstream, listening(controller) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
         controller.live = [upstream.broker]
         await send(client, request(DESCRIBE_CLUSTER))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await client.reader.read(4096):
                 pass
 

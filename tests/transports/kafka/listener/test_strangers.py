@@ -271,7 +271,7 @@ async def _send(port: int, content: bytes) -> None:
         client.writer.write(content)
         client.writer.write_eof()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await client.reader.read(4096):
                     pass
         except ConnectionError:

@@ -9,20 +9,22 @@ import json
 import statistics
 import struct
 import sys
-import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
 from kactl.transports.kafka.listener.apis import APIS
 from tests.support.hostile_minutes import SECONDS
 from tests.support.machine_pauses import Span, Watch, unpaused_s, watching
+from tests.support.processor_time import unit_s, used_s
 
 from .attacker import KINDS
 from .server import BROKERS
 
 _ALLOCATE_PRODUCER_IDS = 67
-# Time after which a broker counts a response as missing. Kafka's brokers wait for 30 s.
-_ANSWER_S = 5.0
+# Of a step of the event loop, in units of `tests.support.processor_time`: a tenth of a second where nothing else runs.
+WORK_MAX = 100.0
+# Time after which a broker counts a response as missing.
+_ANSWER_S = 60.0
 _PAUSE_S = 0.01
 # Time limit of each line of a flood.
 _FLOOD_S = 300.0 + 5 * SECONDS
@@ -43,14 +45,25 @@ class Server:
         self.epochs = epochs
 
     async def meters(self) -> dict[str, Any]:
-        """Return the meter readings since the previous call. Pauses of the machine are no work."""
+        """Return the meter readings since the previous call, and `work`, the longest step in units.
+
+        Pauses of the machine are no work.
+        """
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         readings = await _line(self.process)
         pauses = self._watch.pauses()
-        long_s = [unpaused_s(work_s, Span(begin_s, end_s), pauses) for begin_s, end_s, work_s in readings["long_steps"]]
-        readings["work_s"] = max([readings["work_s"], *long_s])
+        long = [
+            (unpaused_s(work_s, Span(begin_s, end_s), pauses), step_unit_s)
+            for begin_s, end_s, work_s, step_unit_s in readings["long_steps"]
+        ]
+        readings["work"] = max([readings["work_s"] / readings["unit_s"], *(step_s / each_s for step_s, each_s in long)])
+        readings["work_s"] = max([readings["work_s"], *(step_s for step_s, _ in long)])
         return readings
+
+    def used_s(self) -> float:
+        """Return the processor time of the server so far: other processes do not lengthen what is measured by it."""
+        return used_s(self.process.pid)
 
 
 async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
@@ -135,18 +148,20 @@ async def flooding(program: str, *arguments: object) -> AsyncIterator[Flood]:
 
 
 class Seen(NamedTuple):
-    """Latencies of the responses to a broker, and the number of missing responses."""
+    """Latencies of the responses to a broker, and the number of missing responses.
 
-    answered_s: list[float]
+    Attributes:
+        answered: in units of the processor time of the server.
+    """
+
+    answered: list[float]
     unanswered: int
 
     @property
-    def p99_s(self) -> float:
-        return (
-            statistics.quantiles(self.answered_s, n=100, method="inclusive")[98]
-            if len(self.answered_s) > 1
-            else float("inf")
-        )
+    def p99(self) -> float:
+        if len(self.answered) < 2:
+            return float("inf")
+        return statistics.quantiles(self.answered, n=100, method="inclusive")[98]
 
 
 class BrokerPeer:
@@ -167,11 +182,11 @@ class BrokerPeer:
         seen: list[float] = []
         unanswered = 0
         for _ in range(requests):
-            begun = time.perf_counter()
+            begun_s = self._server.used_s()
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     await self._until_answered()
-                seen.append(time.perf_counter() - begun)
+                seen.append((self._server.used_s() - begun_s) / unit_s())
             except TimeoutError:
                 unanswered += 1
                 self._close()
@@ -246,8 +261,8 @@ async def main() -> None:
             ms = {name: round(after[f"{name}_s"] * 1000) for name in ("hold", "work", "collect")}
             print(
                 f"{'+'.join(kinds) or 'no attack':16.16} from {len(addresses):2} addresses: p99",
-                " ".join(f"{result.p99_s * 1000:5.0f}" for result in seen.values()),
-                f"ms, unanswered {sum(result.unanswered for result in seen.values())}, longest of the loop in ms {ms},",
+                " ".join(f"{result.p99:5.0f}" for result in seen.values()),
+                f"units, unanswered {sum(result.unanswered for result in seen.values())}, longest steps in ms {ms},",
                 f"rss +{(after['rss_max'] - before['rss']) >> 20} MiB, {after['cpu_s']:.1f} s of processor,",
                 f"{after['connections']} connections, refused {after['refused']}",
                 flush=True,

@@ -40,6 +40,7 @@ from kactl.transports.kafka.listener import (
 )
 from kactl.transports.kafka.listener.authentication import Authentication
 from kactl.transports.memory import MemoryHub
+from tests.support.processor_time import unit_s
 
 # Two brokers share an address and, in some attacks, the attacker has the same address.
 BROKERS = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.9"}
@@ -49,6 +50,7 @@ PASSWORDS = {"client": "client-secret", "broker-3": "broker-secret", "listed": "
 # Topics of the last one begin so.
 LISTED_PREFIX = "t"
 _TICK_S = 0.002
+# Steps from this processor time on are measured in units.
 _LONG_S = 0.02
 
 
@@ -59,7 +61,7 @@ class Meters:
         self._listener = listener
         self._hold_s = 0.0
         self._work_s = 0.0
-        self._long_steps: list[tuple[float, float, float]] = []
+        self._long_steps: list[tuple[float, float, float, float]] = []
         self._cpu_s = time.process_time()
         self._collect_s = 0.0
         self._collecting_s = 0.0
@@ -82,7 +84,8 @@ class Meters:
             if now_cpu - last_cpu < _LONG_S:
                 self._work_s = max(self._work_s, now_cpu - last_cpu)
             else:
-                self._long_steps.append((last, now, now_cpu - last_cpu))
+                self._long_steps.append((last, now, now_cpu - last_cpu, unit_s()))
+                now, now_cpu = time.monotonic(), time.thread_time()
             last, last_cpu = now, now_cpu
             self._connections = max(self._connections, self._listener.counters.connections)
 
@@ -91,11 +94,12 @@ class Meters:
         readings = {
             "hold_s": self._hold_s,
             # Processor time of the loop between two ticks: its blocking time without other processes. Long steps have
-            # their begin and end, too, by which pauses of the machine are subtracted.
+            # their begin and end, too, by which pauses of the machine are subtracted, and the unit of that moment.
             "work_s": self._work_s,
             "long_steps": self._long_steps,
             "collect_s": self._collect_s,
             "cpu_s": cpu_s - self._cpu_s,
+            "unit_s": unit_s(),
             "rss": _rss(),
             "rss_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "descriptors": len(os.listdir("/proc/self/fd")),
@@ -109,7 +113,7 @@ class Meters:
             "refused": dict(counters.rejected),
             "requests": dict(counters.requests),
         }
-        self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, cpu_s
+        self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, time.process_time()
         self._long_steps = []
         return readings
 
