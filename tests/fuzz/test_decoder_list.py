@@ -21,6 +21,7 @@ EXEMPT: Final[dict[Place, str]] = {
     ("forensics/whatif/spark_engine.py", "_unpacked"): "from another process of the same command",
     ("sasl/scram.py", "Shape.salt"): "a digest of this process, as a number",
     ("stores/formats/registration.py", "encode_evicted"): "a registration that was decoded before",
+    ("stores/sqlite/backup.py", "_epochs"): _SEALED,
     ("stores/sqlite/catalog.py", "Catalog.configs"): _SEALED,
     ("stores/sqlite/catalog.py", "Catalog.default_config"): _SEALED,
     ("stores/sqlite/catalog.py", "Catalog.notifications"): _SEALED,
