@@ -135,6 +135,11 @@ class Service:
         self.workers.append(Worker(first, last, process))
         return self.workers[-1]
 
+    def start_program(self, module: str, *arguments: str, place: Place | None = None) -> Worker:
+        """Start a program that prints events, and has no participants."""
+        self.workers.append(Worker(0, -1, self._start(module.rpartition(".")[2], [module, *arguments], place)))
+        return self.workers[-1]
+
     def kactl(self, *arguments: str, place: Place | None = None) -> Result:
         """Run a command that uses the server, to its end."""
         process = self._start("command", ["kactl.cli", "--server", f"http://{self.api}", *arguments], place)
@@ -191,7 +196,7 @@ class Service:
     def until_registered(self, count: int) -> None:
         self.until(lambda: len(self.events("registered")) >= count, f"{count} registrations")
 
-    def until(self, reached: Callable[[], bool], condition: str) -> None:
+    def until(self, reached: Callable[[], object], condition: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
             if time.monotonic() > deadline:
@@ -208,7 +213,7 @@ class Service:
             assert [began for _, began in sorted(tokens)] == sorted(began for _, began in tokens), (name, tokens)
         for process in self._started:
             assert "Traceback" not in process.text, process.text
-        if confirmed := self.confirmed():
+        if (confirmed := self.confirmed()) and hasattr(self, "server"):
             assert confirmed <= self.topics()
 
     def output(self) -> str:
