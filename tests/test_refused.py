@@ -456,7 +456,7 @@ async def test_secret_in_a_place_that_others_read_is_refused(
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o720, 0o777])
+@pytest.mark.parametrize("mode", [0o707, 0o702, 0o777])
 async def test_security_folder_that_others_can_use_is_refused(mode: int, tmp_path: Path) -> None:
     folder = tmp_path / "security"
     folder.mkdir(mode=0o700)

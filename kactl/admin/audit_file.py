@@ -13,7 +13,7 @@ import msgspec
 
 from kactl.errors import BadConfig
 from kactl.runtime.logs import logger
-from kactl.runtime.private_files import make_folder
+from kactl.runtime.private_files import drop_group, make_folder
 
 from .schema import AuditRecord
 
@@ -88,9 +88,10 @@ class AuditFile:
             os.close(descriptor)
 
     def _open(self) -> int:
-        return os.open(
-            self._folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE
-        )
+        path = self._folder / NAME
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
+        drop_group(path, os.fstat(descriptor), descriptor)
+        return descriptor
 
     def _rotated(self, descriptor: int) -> int:
         """Begin a new file. Returns its descriptor, or the same one if that is not possible."""

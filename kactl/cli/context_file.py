@@ -4,20 +4,19 @@ It is only written by `kactl context`, with mode 0600; a file with tokens that o
 """
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from kactl.runtime.private_files import write_private
+from kactl.errors import BadConfig
+from kactl.runtime.private_files import check_private, write_private
 
 from .exits import Exit, Failure, of_system
 from .toml_text import toml_lines
 
 NAME: Final = "contexts.toml"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Context(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
@@ -73,8 +72,8 @@ def load(env: Mapping[str, str] | None = None) -> Contexts:
     path = path_of(os.environ if env is None else env)
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
             content = file.read().decode()
+            trouble = _trouble(file.fileno(), path)
     except (OSError, UnicodeDecodeError):
         return Contexts()
     import tomllib
@@ -83,12 +82,17 @@ def load(env: Mapping[str, str] | None = None) -> Contexts:
         contexts = msgspec.convert(tomllib.loads(content), Contexts)
     except (ValueError, RecursionError) as error:
         raise Failure(f"{path}: is not a context file: {error}", Exit.USAGE) from None
-    if mode & _OTHERS and any(context.token for context in contexts.contexts.values()):
-        raise Failure(
-            f"{path}: it contains tokens, and others can use it (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}",
-            Exit.USAGE,
-        )
+    if trouble and any(context.token for context in contexts.contexts.values()):
+        raise Failure(f"{path}: it contains tokens: {trouble}", Exit.USAGE)
     return contexts
+
+
+def _trouble(descriptor: int, path: Path) -> str:
+    try:
+        check_private(descriptor, path, "")
+    except BadConfig as error:
+        return error.reason
+    return ""
 
 
 def save(contexts: Contexts, env: Mapping[str, str] | None = None) -> Path:

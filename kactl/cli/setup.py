@@ -27,6 +27,7 @@ from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
 from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import LineFormatter, logger
+from kactl.runtime.private_files import drop_group
 from kactl.stores.sqlite import Holder
 
 from .exits import Exit, Failure
@@ -133,10 +134,11 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
             raise Failure(
                 f"--data-dir: {folder} is in use by {holder}: stop it, or choose another folder with --data-dir"
             ) from None
+        status = os.fstat(file.fileno())
+        drop_group(Path(file.name), status, file.fileno())
         file.truncate(0)
         file.write(f"process {os.getpid()}, which serves {url}\n")
         file.flush()
-        status = os.fstat(file.fileno())
         yield Holder(lock=f"{status.st_dev}:{status.st_ino}", turn=uuid.uuid4().hex)
         file.truncate(0)
 

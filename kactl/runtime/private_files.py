@@ -1,4 +1,10 @@
-"""Files and folders that only their owner may use."""
+"""Files and folders that only their owner may use.
+
+Kubernetes adds permissions of a group (`fsGroup`) to everything in a volume each time that a pod starts, and gives the
+files of a Secret to root and that group. So entries of the process's own user lose the permissions of their group by
+themselves, and a secret that root lets one of the process's groups read is accepted. Entries that all users may use are
+refused, and so are those of other users: only their owner knows what happened to them.
+"""
 
 import contextlib
 import fcntl
@@ -9,6 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from kactl.errors import BadConfig
+
+from .logs import logger
+
+log = logger(__name__)
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _FOLDER_MODE: Final = 0o700
@@ -33,11 +43,11 @@ def make_folder(path: Path, key: str) -> None:
         raise BadConfig(key, f"{path} cannot be created: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode):
         raise BadConfig(key, f"{path} is not a folder: name a folder, and no link to one")
-    _check_owner(path, status, key, "chmod 700")
+    _check_owner(path, status, None, key, "chmod 700")
 
 
 def read_private(path: Path, key: str, *, bytes_max: int) -> bytes:
-    """Returns the content of a file that only its owner may use.
+    """Returns the content of a file that only its owner may use; see `check_private`.
 
     Raises:
         BadConfig: it belongs to another user, others may use it, or it is too long.
@@ -47,7 +57,7 @@ def read_private(path: Path, key: str, *, bytes_max: int) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise BadConfig(key, f"{path} is not a file")
-        _check_owner(path, status, key, "chmod 600")
+        check_private(file.fileno(), path, key)
         content = file.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise BadConfig(key, f"{path} has more than {bytes_max} bytes: it is another file")
@@ -99,10 +109,65 @@ def locked(path: Path, key: str) -> Iterator[None]:
         os.close(folder)
 
 
-def _check_owner(path: Path, status: os.stat_result, key: str, remedy: str) -> None:
+def check_private(descriptor: int, path: Path, key: str) -> None:
+    """Verify that only the owner may use an open file. Permissions of an own file's group are removed.
+
+    A secret that root owns, and that besides only one of the groups of this process may read, is private, too.
+
+    Args:
+        path: where it was opened. If this is a link, as in a volume of Kubernetes, nothing is changed.
+
+    Raises:
+        BadConfig: it belongs to another user, or others may use it.
+    """
+    status = os.fstat(descriptor)
+    if status.st_uid == 0 and is_of_own_group(status) and not status.st_mode & (_OTHERS & ~stat.S_IRGRP):
+        return
+    _check_owner(path, status, descriptor, key, "chmod 600")
+
+
+def drop_group(path: Path, status: os.stat_result, descriptor: int | None = None) -> int:
+    """Remove the permissions that only the group has from an entry of this user. Others, and links, are not changed.
+
+    As root, an entry is the process's own only if its group is one of the process's groups.
+
+    Args:
+        status: of the entry itself.
+        descriptor: changed in place of the path, if it is open. Never open a database for this: see `check_file`.
+
+    Returns:
+        its permissions now.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    is_own = status.st_uid == os.geteuid() and (status.st_uid != 0 or is_of_own_group(status))
+    excess = mode & stat.S_IRWXG & ~((mode & stat.S_IRWXO) << 3)
+    if not excess or not is_own or stat.S_ISLNK(status.st_mode):
+        return mode
+    wanted = mode & ~(excess | stat.S_ISGID)
+    try:
+        if descriptor is None:
+            os.chmod(path, wanted, follow_symlinks=False)
+        else:
+            os.chmod(descriptor, wanted)
+    except (OSError, NotImplementedError) as error:
+        log.warning("%s: the permissions of its group cannot be removed: %s", path, error)
+        return mode
+    log.warning("%s: the permissions of its group were removed (mode %04o, now %04o)", path, mode, wanted)
+    return wanted
+
+
+def is_of_own_group(status: os.stat_result) -> bool:
+    """Returns whether this process is in the group of an entry."""
+    return status.st_gid == os.getegid() or status.st_gid in os.getgroups()
+
+
+def _check_owner(path: Path, status: os.stat_result, descriptor: int | None, key: str, remedy: str) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise BadConfig(
             key, f"{path} belongs to user {status.st_uid}: it has to belong to the user of kactl, or to root"
         )
-    if status.st_mode & _OTHERS:
-        raise BadConfig(key, f"others can use {path} (mode {stat.S_IMODE(status.st_mode):04o}): {remedy} {path}")
+    mode = stat.S_IMODE(status.st_mode)
+    if not mode & stat.S_IRWXO and not path.is_symlink():  # what all users may use is not changed, but refused
+        mode = drop_group(path, status, descriptor)
+    if mode & _OTHERS:
+        raise BadConfig(key, f"others can use {path} (mode {mode:04o}): {remedy} {path}")

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from kactl.runtime.private_files import drop_group
+
 NAME: Final = "state-change.log"
 
 
@@ -41,6 +43,7 @@ class Segments:
         self._bytes_max = bytes_max
         self._count_max = count_max
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        drop_group(folder, folder.lstat())
         self._file: BinaryIO | None = self._open()
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -72,6 +75,7 @@ class Segments:
     def _open(self) -> BinaryIO:
         # Names of topics and principals are not for every user of the host.
         file = open(self._path(0), "ab+", opener=_private)  # noqa: SIM115 - closed by close()
+        drop_group(self._path(0), os.fstat(file.fileno()), file.fileno())
         end = file.seek(0, os.SEEK_END)
         if end:
             # End an incomplete last line, so that it does not absorb the next one.

@@ -292,7 +292,7 @@ async def test_unreadable_token_file_keeps_the_previous_tokens(
 async def test_server_does_not_start_with_a_token_file_that_others_can_read(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     write_tokens(file, [token("x", Role.ADMIN).record])
-    file.chmod(0o640)
+    file.chmod(0o644)
 
     with pytest.raises(BadConfig, match=r"others can use .*chmod 600"):
         async with served(settings={"api.tokens": str(file)}):

@@ -166,8 +166,8 @@ def test_file_that_does_not_end_with_a_record_is_not_continued(tmp_path: Path) -
 
 def test_folder_of_others_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "audit"
-    folder.mkdir(mode=0o770)
-    folder.chmod(0o770)
+    folder.mkdir()
+    folder.chmod(0o707)
 
     with pytest.raises(BadConfig, match="chmod 700"):
         opened(folder)

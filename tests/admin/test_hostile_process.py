@@ -285,7 +285,7 @@ def test_credential_on_the_command_line_is_no_option(up: Up) -> None:
 def test_security_folder_of_others_refuses_to_start(tmp_path: Path) -> None:
     folder = tmp_path / "security"
     folder.mkdir()
-    folder.chmod(0o770)
+    folder.chmod(0o707)
     refused = kactl(
         "up",
         "--data-dir",

@@ -56,10 +56,10 @@ def test_file_is_readable_by_its_owner_only(home: Home) -> None:
     assert "kactl_secret" not in listed.out
     assert "in the context" in listed.out
 
-    home.file.chmod(0o640)
+    home.file.chmod(0o644)
     done = home("context", "list")
     assert done.code == 2
-    assert f"others can use it (mode 0640): chmod 600 {home.file}" in done.err
+    assert f"it contains tokens: others can use {home.file} (mode 0644): chmod 600 {home.file}" in done.err
 
 
 @pytest.mark.parametrize("content", ["[contexts", "contexts = 1\n"], ids=["torn", "wrong"])

@@ -283,7 +283,7 @@ async def test_secret_is_read_from_its_file(tmp_path: Path) -> None:
             await opened(link)
 
     file.chmod(0o644)
-    with pytest.raises(BadConfig, match="others can read"):
+    with pytest.raises(BadConfig, match="others can use"):
         tcp_network(load(None, {}, {"node-id": 0, "network.listen": LISTEN, "network.secret-file": str(file)}))
 
 

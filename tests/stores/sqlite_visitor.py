@@ -5,6 +5,7 @@ With an id it contests for the controllership. With `stay` it creates the topic 
 
 import functools
 import sys
+from typing import Final
 
 import anyio
 
@@ -12,10 +13,13 @@ from kactl.errors import ControllerMoved, KactlError
 from kactl.model import Assignment, TopicRef
 from kactl.stores.sqlite import SqliteStore
 
+# Three renewals of a process on a busy machine, and not so long that watching one of them takes a test's time.
+SESSION_MS: Final = 12_000
+
 
 async def main(file: str, controller_id: str = "", stays: str = "") -> None:
     try:
-        async with SqliteStore(file) as store:
+        async with SqliteStore(file, session_timeout_ms=SESSION_MS) as store:
             if controller_id:
                 await contest(store, int(controller_id))
             record = await store.controller()

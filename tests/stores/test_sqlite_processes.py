@@ -28,6 +28,7 @@ from .maintenance import poll_for
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S: Final = 60.0
+HOUR_MS: Final = 3_600_000
 Move = Callable[[Path], object]
 needs_proc = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux's list of locks")
 
@@ -97,7 +98,7 @@ def through_a_link(path: Path) -> Path:
 async def test_second_store_of_a_process_keeps_its_locks(
     path: Path, visits: Visits, second_path: Callable[[Path], Path], stays: bool
 ) -> None:
-    async with SqliteStore(path) as first, AsyncExitStack() as second:
+    async with SqliteStore(path, session_timeout_ms=HOUR_MS) as first, AsyncExitStack() as second:
         fence = await first.contest(1)
         await second.enter_async_context(SqliteStore(second_path(path)))
         if not stays:

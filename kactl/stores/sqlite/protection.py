@@ -3,6 +3,8 @@
 They run before SQLite opens or creates a file. The database, its folder and the files that SQLite keeps beside it have
 to belong to the user of this process, or to root, and no other user may write them. Symbolic links are rejected for the
 files, because a link can lead to a place that other users write. Links in the path of the folder are followed.
+
+A file or folder of this user that its group may write, and not all users, loses the permissions of its group.
 """
 
 import glob
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kactl.errors import StoreDamaged
+from kactl.runtime.private_files import drop_group, is_of_own_group
 
 # Beside the database while it is open.
 _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
@@ -36,7 +39,7 @@ def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
     """
     folder = path.parent
     try:
-        _check_folder(path, folder.stat())
+        _check_folder(path, folder.stat(), mounts)
     except OSError:
         return  # creating or opening the file fails with a better message
     for suffix in _SUFFIXES:
@@ -45,7 +48,7 @@ def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
             _check_entry(path, file, file.lstat())
         except FileNotFoundError:
             continue
-    if _real(path) in (point for point, _ in _mounted(mounts)):
+    if _is_mounted(path, mounts):
         remedy = "mount its folder, in which the write-ahead log is kept as well"
         raise StoreDamaged(str(path), "is mounted as a single file, without the log beside it", remedy)
     kind = file_system_of(folder, mounts)
@@ -54,13 +57,23 @@ def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
         raise StoreDamaged(str(path), f"is on a network file system ({kind})", remedy)
 
 
-def _check_folder(path: Path, status: os.stat_result) -> None:
+def _check_folder(path: Path, status: os.stat_result, mounts: Path) -> None:
     folder = path.parent
     # Only the owner of a file can replace it in a folder with the sticky bit, such as /tmp.
-    if status.st_mode & stat.S_ISVTX:
+    if status.st_mode & stat.S_ISVTX or _is_volume(folder, status, mounts):
         return
     _check_owner(path, folder, status, "its folder ")
     _check_writers(path, folder, status, "its folder ")
+
+
+def _is_volume(folder: Path, status: os.stat_result, mounts: Path) -> bool:
+    """Returns whether a folder is the root of a volume that was mounted for a group of this process.
+
+    Kubernetes makes it so for the `fsGroup` of a pod. Only processes of the pod are in the group and see the volume.
+    """
+    if status.st_uid or status.st_mode & (stat.S_ISGID | stat.S_IWOTH) != stat.S_ISGID or not is_of_own_group(status):
+        return False
+    return folder.is_mount() or _is_mounted(folder, mounts)
 
 
 def _check_entry(path: Path, file: Path, status: os.stat_result) -> None:
@@ -97,11 +110,15 @@ def _check_owner(path: Path, entry: Path, status: os.stat_result, kind: str) -> 
 def _check_writers(path: Path, entry: Path, status: os.stat_result, kind: str) -> None:
     # The group of the same number as the user is by convention the user's own.
     others = stat.S_IWOTH | (0 if status.st_gid == status.st_uid else stat.S_IWGRP)
-    if status.st_mode & others:
-        mode = stat.S_IMODE(status.st_mode)
-        raise StoreDamaged(
-            str(path), f"other users can write {kind}{entry} (mode {mode:04o})", f"run: chmod go-w {entry}"
-        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & others and not mode & stat.S_IWOTH:
+        mode = drop_group(entry, status)
+    if mode & others:
+        remedy = f"run: chmod go-w {entry}"
+        if entry == path.parent and status.st_uid != os.geteuid():
+            own = entry / "kactl"
+            remedy = f"name a file in a folder of this user's own, such as {own / path.name} after: mkdir -m 700 {own}"
+        raise StoreDamaged(str(path), f"other users can write {kind}{entry} (mode {mode:04o})", remedy)
 
 
 def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str | None:
@@ -111,6 +128,10 @@ def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str | None:
         if len(point.parts) >= depth and real.is_relative_to(point):
             found, depth = kind, len(point.parts)
     return found
+
+
+def _is_mounted(path: Path, mounts: Path) -> bool:
+    return _real(path) in (point for point, _ in _mounted(mounts))
 
 
 def _mounted(mounts: Path) -> Iterator[tuple[Path, str]]:

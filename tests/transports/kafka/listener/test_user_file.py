@@ -84,7 +84,7 @@ def test_other_content_is_rejected_without_quoting_it(content: bytes, path: Path
 
 
 def test_file_that_others_can_read_is_rejected(path: Path) -> None:
-    path.chmod(0o640)
+    path.chmod(0o644)
     with pytest.raises(BadConfig, match="chmod 600"):
         read_users(path)
 
