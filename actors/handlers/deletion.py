@@ -88,6 +88,7 @@ class Deletion(Handlers):
         Their configuration and their marks are deleted now.
         """
         unknown_outcomes = self.cluster.deletion_unsure.intersection(topics)
+        self.cluster.remember_deletion(topics)
         self.forget_topics(topics)
         self.cluster.deletion_unsure |= unknown_outcomes
         await self.enqueue(topics)
@@ -249,6 +250,7 @@ class Deletion(Handlers):
                 self.cluster.deletion_unsure |= failed.keys()
                 self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
             deleted = [topic for topic in some_topics if topic not in failed]
+            self.cluster.remember_deletion(deleted)
             self.forget_topics(deleted)
             for topic in deleted:
                 self.history.add(TopicEvent(what="deleted", topic=topic, controller_epoch=self.epoch))

@@ -11,6 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from kactl.machines import partition
+from kactl.messages.events import TopicIdsDue
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names
@@ -91,6 +92,7 @@ class Failover(Handlers):
         await self._deletion.resume()
         await self._elections.hold_stored()
         self._balancing.begin()
+        self.context.enqueue(TopicIdsDue())
         log.info(
             "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
             cluster.controller_id, cluster.fence.epoch, len(brokers), cluster.table.topic_count(), len(cluster.table),

@@ -3,6 +3,8 @@
 Source: the classic controller's processPartitionModifications, and the admin tools' adding of partitions.
 """
 
+import dataclasses
+
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
@@ -66,7 +68,12 @@ class Growth(Handlers):
             if event.topic not in self.cluster.topics_to_delete:
                 await self._topics.create([event.topic])
             return
-        added = self._added(loaded)
+        if topic.ref.id != loaded.topics[0].id and (deleted := await self._replaced()):
+            await self._topics.follow(deleted)
+            if event.topic in deleted:
+                return
+        ref = await self._topics.ids.follow(topic, loaded.topics[0])
+        added = self._added(dataclasses.replace(loaded, topics=(ref,)))
         if not len(added):
             return
         if event.topic in self.cluster.topics_to_delete:
@@ -79,6 +86,11 @@ class Growth(Handlers):
         self.cluster.put_assignments(added)
         self.history.add(TopicEvent(what="grown", topic=event.topic, controller_epoch=self.epoch))
         await self._topics.create_partitions(added)
+
+    async def _replaced(self) -> frozenset[str]:
+        """Returns the topics that were deleted since they were read, with all that happened before this call."""
+        await self.store.topics()
+        return self.store.take_deleted_topics()
 
     def _added(self, loaded: Assignments) -> Assignments:
         """Returns the partitions that are unknown, or had no replicas until now."""

@@ -12,10 +12,10 @@ import numpy as np
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
 from kactl.messages.admin import ReplicaResetRequested
 from kactl.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
-from kactl.messages.control import ReplicaReset
+from kactl.messages.control import ReplicaReset, StopReplica
 from kactl.messages.events import Event
 from kactl.messages.log import HandlerEvent
-from kactl.model import ReplicaStatus
+from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, TopicRef
 from kactl.outbound.batch import Addressed
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
@@ -52,6 +52,8 @@ class PartitionReports(Handlers):
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, registered.epoch)
         for report in event.reports:
             self._note(event, report)
+            if report.set_aside is not None and report.set_aside in self.cluster.deleted:
+                self._delete(event, report.partition, report.set_aside)
         failed = self._rows(event, lambda report: report.status.is_failure)
         failed = np.union1d(failed, self._rows(event, self._is_unknown))
         await self._offline.directories_failed(event.broker, failed)
@@ -79,6 +81,25 @@ class PartitionReports(Handlers):
         own = cluster.controller_id, cluster.fence.epoch, registered.epoch
         self.channels.send([Addressed(broker, ReplicaReset(*own, topic.ref, name.partition))])
         return report
+
+    def _delete(self, event: PartitionsReported, name: TopicPartition, topic: TopicRef) -> None:
+        """Delete a replica of a deleted topic. The controller that was to stop it, since it was moved away, has ended.
+
+        The present controller did not know of the replica when it deleted the topic.
+        """
+        log.info("broker %d deletes its replica of %s, which is of topic id %s", event.broker, name, topic.id.hex())
+        one = np.zeros(1, np.int32)
+        request = StopReplica(
+            self.cluster.controller_id,
+            self.cluster.fence.epoch,
+            event.broker_epoch,
+            topics=[topic],
+            topic=one,
+            partition=one + np.int32(name.partition),
+            leader_epoch=one + np.int32(EPOCH_DURING_DELETE),
+            delete=np.ones(1, np.bool_),
+        )
+        self.channels.send([Addressed(event.broker, request)])
 
     def _note(self, event: PartitionsReported, report: PartitionReport) -> None:
         """Keep a report for explanations, and record it."""

@@ -3,7 +3,6 @@
 Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -13,7 +12,7 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.actors.machines.unclean import KEY as UNCLEAN
 from kactl.actors.machines.unclean import Unclean
-from kactl.errors import BadRequest, NotFound, TopicBeingDeleted, TopicExists
+from kactl.errors import TopicBeingDeleted, TopicExists
 from kactl.machines.election import Election
 from kactl.machines.placement import check_creation, usable_brokers
 from kactl.machines.topic_progress import missing_brokers, progress_of
@@ -29,6 +28,7 @@ from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
 from .leases import Leases
+from .topic_ids import TopicIds
 
 log = logger(__name__)
 
@@ -65,6 +65,7 @@ class TopicEvents(Handlers):
         self._unclean = unclean
         self._deletion = deletion
         self.hosting = hosting
+        self.ids = TopicIds(context)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
@@ -73,6 +74,7 @@ class TopicEvents(Handlers):
             DefaultConfigChanged: self.on_default_config_changed,
             TopicCreationRequested: self.on_topic_creation_requested,
             TopicEnsureRequested: self.on_topic_ensure_requested,
+            **self.ids.handlers(),
         }
 
     async def on_topics_changed(self, event: TopicsChanged) -> None:
@@ -117,6 +119,7 @@ class TopicEvents(Handlers):
         if self.cluster.holds.participants:
             await self._leases.read_settings([ref.name for ref in loaded.topics])
         await self.create_partitions(loaded)
+        await self.ids.copy(loaded.topics)
 
     async def create_partitions(self, loaded: Assignments) -> None:
         """Elect the first leaders of new partitions. Their assignments are in the table."""
@@ -159,7 +162,7 @@ class TopicEvents(Handlers):
         await self.move_replicas_in(row_numbers, ReplicaState.NEW, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
-        """Read the assignments of topics into the table; topics without an id are given one.
+        """Read the assignments of topics into the table; topics without an id get one, see `TopicIds`.
 
         Returns:
             The assignments read, without topics that are gone or cannot be decoded.
@@ -167,33 +170,10 @@ class TopicEvents(Handlers):
         Raises:
             StoreError: the table has not changed.
         """
-        loaded = await self.store.assignments(names)
-        if self.settings.level.topic_ids:
-            loaded = await self._with_ids(loaded)
-        loaded = bounded(loaded)
+        loaded = bounded(await self.ids.complete(await self.store.assignments(names)))
         self.cluster.put_assignments(loaded)
         self.cluster.reassigning |= {name for name, _ in reassigned(loaded)}
         return loaded
-
-    async def _with_ids(self, loaded: Assignments) -> Assignments:
-        """Write ids for topics that have none. Returns the assignments with the ids, without topics that are gone."""
-        refs = list(loaded.topics)
-        nameless = [index for index, ref in enumerate(refs) if not any(ref.id)]
-        assignments: dict[str, dict[int, Assignment]] = {refs[index].name: {} for index in nameless}
-        for name, assignment in loaded.take(np.isin(loaded.topic, nameless)).items():
-            assignments[name.topic][name.partition] = assignment
-        gone = []
-        for index in nameless:
-            named = TopicRef(refs[index].name, self.context.new_topic_id())
-            try:
-                await self.store.write_assignment(named, assignments[named.name], self.cluster.fence)
-            except NotFound:
-                gone.append(index)
-            except BadRequest as refused:
-                log.warning("topic %s stays without an id: %s", named.name, refused)
-            else:
-                refs[index] = named
-        return _without_topics(dataclasses.replace(loaded, topics=tuple(refs)), gone)
 
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
         topic = self.cluster.table.topic(event.topic)
@@ -287,16 +267,6 @@ def bounded(loaded: Assignments) -> Assignments:
         int(np.count_nonzero(~fits)), PARTITION_LIMIT - 1, loaded.topics[topic].name, partition,
     )  # fmt: skip
     return loaded.take(fits)
-
-
-def _without_topics(loaded: Assignments, gone: list[int]) -> Assignments:
-    """Returns the assignments without the topics at the indices `gone`."""
-    if not gone:
-        return loaded
-    stays = ~np.isin(np.arange(len(loaded.topics)), gone)
-    left = loaded.take(stays[loaded.topic])
-    topics = tuple(ref for ref, here in zip(loaded.topics, stays.tolist(), strict=True) if here)
-    return dataclasses.replace(left, topics=topics, topic=(np.cumsum(stays, dtype=np.int32) - 1)[left.topic])
 
 
 def reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:

@@ -88,6 +88,7 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
         ),
         reassignments=service.progress.reassignments(cluster, limit_ms=limits.reassignment_stuck_ms),
         deletions=service.progress.deletions(cluster, limit_ms=limits.deletion_stuck_ms),
+        without_id=tuple(sorted(cluster.without_id)),
     )
     return Observed(facts, len(cluster.brokers), table.topic_count())
 

@@ -46,6 +46,8 @@ class ControllerSettings:
         listed_as: the entry of this instance in the list of brokers that brokers receive; None if they receive only its
             id.
         controller_ids: ids of other instances. No replica is assigned to them or to this one.
+        new_topic_ids: topics that get a new id at a takeover although they have leaders: their ids were lost, and no
+            replica has the old one.
         min_insync_replicas: the brokers' own setting of `min.insync.replicas`, for topics without an override while the
             store has no default for all brokers. Only health checks, lists and previews use it.
     """
@@ -64,6 +66,7 @@ class ControllerSettings:
     chunk_partitions: int = CHUNK_PARTITIONS
     listed_as: Broker | None = None
     controller_ids: frozenset[int] = frozenset()
+    new_topic_ids: frozenset[str] = frozenset()
     min_insync_replicas: int = KAFKA_DEFAULT
 
     def __post_init__(self) -> None:
@@ -72,6 +75,7 @@ class ControllerSettings:
             object.__setattr__(self, "level", ProtocolLevel.parse(level))
         object.__setattr__(self, "supported_features", dict(self.supported_features or {}))
         object.__setattr__(self, "controller_ids", frozenset(self.controller_ids))
+        object.__setattr__(self, "new_topic_ids", frozenset(self.new_topic_ids))
 
     @classmethod
     def of(cls, settings: Self | None, keywords: Mapping[str, Any]) -> Self:
@@ -111,4 +115,5 @@ class SettingKeywords(TypedDict, total=False):
     chunk_partitions: int
     listed_as: Broker | None
     controller_ids: Collection[int]
+    new_topic_ids: Collection[str]
     min_insync_replicas: int

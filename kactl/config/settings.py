@@ -86,6 +86,8 @@ class ControllerConfig(Section, frozen=True):
         parity: send brokers exactly the requests that Kafka's controller would: one batch per change, after all of it
             is written.
         controller_socket_timeout: timeout of one request to a broker.
+        new_topic_ids: topics that get a new id at a takeover although they have leaders: their ids were lost, and no
+            replica has the old one.
     """
 
     unclean_leader_election: bool = False
@@ -97,6 +99,7 @@ class ControllerConfig(Section, frozen=True):
     warm_standby: bool = True
     parity: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
+    new_topic_ids: tuple[str, ...] = ()
 
 
 class ApiTlsConfig(Section, frozen=True):

@@ -116,6 +116,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
         detail: the exception of the handler, or what took too long; at most DETAIL_MAX characters.
         age_ms: how long it had been in this state when the report was made.
         recovered: the replica is READY after a failure, and does not serve until it is started again.
+        set_aside: the replica's data is kept for this topic, which is not the one that the controller has named.
     """
 
     partition: TopicPartition
@@ -124,6 +125,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     detail: str = ""
     age_ms: float = 0.0
     recovered: bool = False
+    set_aside: TopicRef | None = None
 
 
 class PartitionsReported(ControllerRequest, frozen=True):

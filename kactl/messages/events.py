@@ -224,6 +224,13 @@ class StraysProposed(Event, frozen=True):
     brokers: tuple[int, ...]
 
 
+class TopicIdsDue(Event, frozen=True):
+    """Copy the ids of topics that have no copy."""
+
+    state = ControllerState.TOPIC_CHANGE
+    retry_later = True
+
+
 class BalanceDue(Event, frozen=True):
     """Check whether leadership should return to preferred replicas."""
 

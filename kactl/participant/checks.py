@@ -89,8 +89,8 @@ def plan_leader_and_isr(
 ) -> LeaderAndIsrPlan:
     """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan.
 
-    A replica of an earlier topic that could not be deleted blocks the next topic of the name: it counts as a failure of
-    the replica, so that the controller elects no leader here.
+    A replica of another topic that could not be deleted, or is set aside, blocks the topic of the request: it counts as
+    a failure of the replica, so that the controller elects no leader here.
 
     A replica that was stopped starts again under a higher leader epoch only: a delayed request may be older than the
     one that stopped it. A request of a later controller is not.
@@ -105,19 +105,21 @@ def plan_leader_and_isr(
     local_epoch = _local(hosted.leader_epoch, rows, NO_EPOCH)
     failed = _local(hosted.failed, rows, False)
     differs = hosted.differs(states, rows)
-    undeleted = _local(hosted.undeleted, rows, False)
-    if undeleted.any():
-        undeleted &= differs | hosted.contradicts(states, rows)
+    aside = _local(hosted.set_aside, rows, False)
+    blocked = _local(hosted.undeleted, rows, False) | aside
+    if blocked.any():
+        blocked &= differs | hosted.contradicts(states, rows)
 
     has_id = ids != b""
     role, controller = _local(hosted.role, rows, Role.NONE), _local(hosted.controller_epoch, rows, NO_EPOCH)
     _put_deleted(states, hosted, ids, rows == ABSENT, (role, local_epoch, controller))
-    restarts = (role == Role.STOPPED) & (states.leader_epoch == local_epoch) & (controller_epoch > controller)
+    is_later = (controller_epoch > controller) | aside
+    restarts = (role == Role.STOPPED) & (states.leader_epoch == local_epoch) & is_later
     newer = (states.leader_epoch > local_epoch) | restarts
     id_only = ~failed & known & (states.leader_epoch == local_epoch) & has_id & (local_ids == b"")
     ours = some(states.replicas == broker)
     error = choose(
-        failed | undeleted,
+        failed | blocked,
         ErrorCode.KAFKA_STORAGE_ERROR,
         differs,
         ErrorCode.INCONSISTENT_TOPIC_ID,

@@ -100,19 +100,23 @@ class Handover:
         )
 
     def replaced(self, request: LeaderAndIsr) -> StopReplica:
-        """Returns the request to delete the replicas of earlier topics of the names in a request.
+        """Returns the request to stop the replicas of other topics of the names in a request.
 
-        A controller that ended may have left them here. They were named by earlier controllers only: of two topics
-        that one controller has named, the request may be about the earlier one, and late. Or they were to be deleted
-        before, and could not be. Topics without ids are compared by their leaderships: a later controller has read all
-        leader epochs that were stored before, so it sends no lower one for the same topic.
+        They were named by earlier controllers only: of two topics that one controller has named, the request may be
+        about the earlier one, and late. Topics without ids are compared by their leaderships, see
+        `HostedReplicas.contradicts`.
+
+        The data of a replica stays until its deletion is ordered: a lost id, or a store that was restored, looks like a
+        topic that was created again. Only a deletion that was ordered before and has failed is made again.
         """
         hosted, states = self._hosted, request.states
         rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
         rows = rows[hosted.differs(states, rows) | hosted.contradicts(states, rows)]
         named_by = np.maximum(hosted.sender_epoch[rows], hosted.controller_epoch[rows])
-        is_left = (named_by < request.controller_epoch) | hosted.undeleted[rows]
-        rows = rows[~hosted.failed[rows] & is_left]
+        is_served = (hosted.role[rows] == Role.LEADER) | (hosted.role[rows] == Role.FOLLOWER)
+        # One that is set aside and still served could not be stopped before.
+        is_left = np.where(hosted.set_aside[rows], is_served, named_by < request.controller_epoch)
+        rows = rows[~hosted.failed[rows] & (is_left | hosted.undeleted[rows])]
         names = hosted.names_with_ids(rows)
         return StopReplica(
             request.controller_id,
@@ -122,7 +126,7 @@ class Handover:
             topic=names.topic,
             partition=names.partition,
             leader_epoch=np.full(len(rows), EPOCH_DURING_DELETE, np.int32),
-            delete=np.ones(len(rows), np.bool_),
+            delete=hosted.undeleted[rows],
         )
 
     def state_sent(self, controller_epoch: int) -> None:

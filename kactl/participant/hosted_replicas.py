@@ -80,6 +80,7 @@ class HostedReplicas:
         sender_epoch: int32 of each row, the epoch of the last controller that has sent a LeaderAndIsr with it.
         ended_below: by topic and partition: no leadership below that epoch may begin without a release.
         emptied: bool of each row, its directory has failed, and its data was deleted: nothing was served there since.
+        set_aside: bool of each row, it was stopped since a controller has named another topic, and its data is kept.
         undeleted: bool of each row, it could not be deleted when it was to be, and nothing was served there since.
     """
 
@@ -105,6 +106,7 @@ class HostedReplicas:
         self.sender_epoch: Ints = np.zeros(0, np.int32)
         self.ended_below: dict[tuple[str, int], int] = {}
         self.emptied: Bools = np.zeros(0, np.bool_)
+        self.set_aside: Bools = np.zeros(0, np.bool_)
         self.undeleted: Bools = np.zeros(0, np.bool_)
 
     def __len__(self) -> int:
@@ -215,7 +217,7 @@ class HostedReplicas:
             self.began[rows] = self.turn
             self._forget_ends(states, chosen)
         self.held[rows] = False if held is None else held[chosen]
-        self.undeleted[rows] = False
+        self.undeleted[rows] = self.set_aside[rows] = False
         self.role[rows] = role
         self.leader[rows] = states.leader[chosen]
         self.leader_epoch[rows] = states.leader_epoch[chosen]
@@ -271,7 +273,8 @@ class HostedReplicas:
             return np.zeros(len(rows), np.bool_)
         ids, local = ids_of(states.topics)[states.topic], self.leader_epoch[rows]
         is_same = (ids != b"") & (ids == self.topic_id[rows])
-        served = (self.role[rows] == Role.LEADER) | (self.role[rows] == Role.FOLLOWER)
+        # The leader of a replica that was set aside is known, too.
+        served = (self.role[rows] == Role.LEADER) | (self.role[rows] == Role.FOLLOWER) | self.set_aside[rows]
         other_leader = served & (states.leader_epoch == local) & (states.leader != self.leader[rows])
         found: Bools = (rows != ABSENT) & ~is_same & ((states.leader_epoch < local) | other_leader)
         return found
@@ -372,6 +375,7 @@ class HostedReplicas:
         self.failed = grow(self.failed, capacity, False)
         self.emptied = grow(self.emptied, capacity, False)
         self.undeleted = grow(self.undeleted, capacity, False)
+        self.set_aside = grow(self.set_aside, capacity, False)
         self.topic_id = grow(self.topic_id, capacity, b"")
         self.replicas = grow(self.replicas, capacity, NO_LEADER)
         self.isr = grow(self.isr, capacity, NO_LEADER)
@@ -389,6 +393,7 @@ class HostedReplicas:
         self.failed[rows] = False
         self.emptied[rows] = False
         self.undeleted[rows] = False
+        self.set_aside[rows] = False
         self.topic_id[rows] = b""
         self.held[rows] = False
         self.sender_epoch[rows] = NO_EPOCH

@@ -13,6 +13,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import ErrorCode, KactlError, NotFound
+from kactl.messages.broker import PartitionReport
 from kactl.messages.control import (
     Acknowledged,
     LeaderAndIsr,
@@ -26,7 +27,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.messages.following import FollowerReports, PeerMessage
-from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, ReplicaStatus, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 
@@ -335,10 +336,8 @@ class Incarnation:
             case LeaderAndIsr():
                 replaced = self._handover.replaced(request)
                 if len(replaced):
-                    log.info(
-                        "broker %d deletes %d replicas of topics that were created again", self.broker, len(replaced)
-                    )
                     await self._on_stop_replica(replaced)
+                    self._set_aside(replaced, request)
                 return await self._on_leader_and_isr(request)
             case UpdateMetadata():
                 return self._on_update_metadata(request)
@@ -361,6 +360,21 @@ class Incarnation:
             return False
         topics = request.states.topics if isinstance(request, LeaderAndIsr) else request.topics
         return all(topic.id == ZERO_ID for topic in topics)
+
+    def _set_aside(self, stopped: StopReplica, request: LeaderAndIsr) -> None:
+        """Keep the data of stopped replicas until their deletion is ordered, and report that they block a topic."""
+        ids = {topic.name: topic.id.hex() for topic in request.states.topics}
+        for name in Names(stopped.topics, stopped.topic, stopped.partition).take(~stopped.delete):
+            row = self.hosted.index.find_one(name)
+            self.hosted.set_aside[row] = True
+            held = TopicRef(name.topic, self.hosted.topic_id_of(name))
+            detail = (
+                f"set aside: its data is of topic id {held.id.hex()}, and the controller has named {ids[name.topic]}. "
+                "Restore the topic's id. If the data is of a deleted topic, move it away and restart the participant"
+            )
+            log.error("the replica of %s on broker %d is %s", name, self.broker, detail)
+            epoch = int(self.hosted.leader_epoch[row])
+            self.reporter.add(PartitionReport(name, epoch, ReplicaStatus.ERROR, detail, set_aside=held))
 
     async def _on_leader_and_isr(self, request: LeaderAndIsr) -> Response:
         states, controller_epoch = request.states, request.controller_epoch
@@ -445,7 +459,10 @@ class Incarnation:
         self._listener_leases.succeeded(names.take(plan.stop & request.delete))
         self.following.forget(rows[hosted])
         self.hosted.stop(rows[kept], request.leader_epoch[kept], controller_epoch=epoch)
+        unblocked = list(self.hosted.index.names(rows[deleted][self.hosted.set_aside[rows[deleted]]]))
         self.hosted.remove(rows[deleted], request.leader_epoch[deleted], controller_epoch=epoch)
+        for name in unblocked:
+            self.reporter.add(PartitionReport(name, NO_EPOCH, ReplicaStatus.READY, recovered=True))
         return checks.stop_replica_response(request, plan.error)
 
     async def _on_lease_release(self, request: LeaseRelease) -> Response:

@@ -30,6 +30,7 @@ from kactl.model import (
     ReplicaState,
     ReplicaStatus,
     TopicPartition,
+    TopicRef,
 )
 
 from .change import Change
@@ -51,6 +52,10 @@ class CompletedMove(NamedTuple):
 
     name: TopicPartition
     time_ms: int
+
+
+# Deleted topics that are remembered: participants that were away meanwhile report soon after they are back.
+DELETED_MAX: Final = 20_000
 
 
 class Cluster:
@@ -97,6 +102,8 @@ class Cluster:
         self.assignments_unsure: set[str] = set()
         # Topics with new partitions, until a check finds that the creation of these is complete.
         self.creations_unchecked: set[str] = set()
+        self.without_id: set[str] = set()  # topics whose ids were lost
+        self.deleted: dict[TopicRef, None] = {}  # the last ones that this controller has deleted, as ordered
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
@@ -334,6 +341,12 @@ class Cluster:
         self.deletion_ineligible[name] = (*others, blocker)
         return len(others) == len(before)
 
+    def remember_deletion(self, names: Iterable[str]) -> None:
+        """Record that topics are deleted because that was ordered. They are still in the table."""
+        self.deleted |= {topic.ref: None for name in names if (topic := self.table.topic(name)) is not None}
+        for oldest in list(itertools.islice(self.deleted, max(0, len(self.deleted) - DELETED_MAX))):
+            del self.deleted[oldest]
+
     def lift_blockers(self, topics: Iterable[str]) -> None:
         """Remove the deletion blockers of some topics."""
         for name in topics:
@@ -364,6 +377,7 @@ class Cluster:
         self.deletion_unsure -= removed
         self.assignments_unsure -= removed
         self.creations_unchecked -= removed
+        self.without_id -= removed
         self.lift_blockers(removed)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in removed}

@@ -314,6 +314,25 @@ class Store(Protocol):
             NotFound: the topic does not exist, or has another id: it was deleted and created again.
         """
 
+    async def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        """Returns the copies that `write_topic_ids` has left of the ids of some topics; none for the others.
+
+        A copy lasts as long as its topic. Tools that rewrite an assignment without the id do not touch it.
+        """
+
+    async def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+        """Write the ids of topics, each with a copy, and leave their assignments as they are stored.
+
+        A topic without stored leadership is skipped: it may be a later one of the name. So is a topic that is gone or
+        cannot be read.
+
+        Args:
+            copies_only: write no id into an assignment.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         """Returns the overrides of each topic: {} if there are none, None if they could not be read."""
 

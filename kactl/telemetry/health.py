@@ -102,6 +102,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         is_active, ready: this instance is the controller, and has completed its takeover.
         dead: brokers that hold replicas and are not registered.
         drained: registered brokers that are drained or about to stop.
+        without_id: topics that have lost their ids; None if it is not known.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
         certificates: a text about each certificate that the process presents, and the days for which it is still valid;
             None without one.
@@ -124,6 +125,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     in_hand_ms: float = 0.0
     reassignments: Stuck | None = None
     deletions: Stuck | None = None
+    without_id: tuple[str, ...] | None = None
     session: str = ""
     certificates: tuple[tuple[str, float], ...] | None = None
     listener_mismatches: tuple[str, ...] | None = None
@@ -349,6 +351,18 @@ def _stuck_deletions(facts: Facts, limits: Limits) -> Check:
     return _stuck("stuck-deletions", stuck, facts, f"kactl explain {topic} shows what it waits for")
 
 
+def _topic_ids(facts: Facts, limits: Limits) -> Check:
+    """A tool has removed the id of a topic, and nothing knows it any more."""
+    if facts.without_id is None:
+        return Check(name="topic-ids", result="skip", detail="only the controller compares them")
+    topics = facts.without_id
+    return _counted(
+        "topic-ids", len(topics), 0, topics[:NAMED_MAX], "warn",
+        "write the old topic_id into the topic's entry in the store, from partition.metadata of a broker; "
+        "if no replica has one, name the topic in new-topic-ids of [controller]",
+    )  # fmt: skip
+
+
 def _stuck(name: str, stuck: Stuck | None, facts: Facts, remedy: str) -> Check:
     if not facts.is_active:
         return Check(name=name, result="skip", detail="only the controller knows how they get on")
@@ -390,6 +404,7 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _unreachable_brokers,
     _stuck_reassignments,
     _stuck_deletions,
+    _topic_ids,
     _under_replicated,
     _drained_brokers,
     _preferred_imbalance,

@@ -1,17 +1,20 @@
 """Topic ids: assigned from their protocol level on, and kept."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ControllerMoved
+from kactl.errors import ControllerMoved, StoreUnavailable
 from kactl.messages.admin import PartitionsRequested, TopicDeletionRequested
 from kactl.messages.control import LeaderAndIsr, StopReplica
 from kactl.messages.events import TopicModified
-from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
+from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
 from tests.support.clocks import settle
-from tests.support.controller_harness import World, open_standby, world
+from tests.support.controller_harness import RecordingBrokers, World, open_standby, world
 from tests.support.scripted_store import after
 
 from .one_partition import send_request
@@ -149,3 +152,144 @@ async def test_older_topic_gets_an_id_from_the_first_controller_with_ids() -> No
             told = brokers.of(1, LeaderAndIsr)[-1]
             assert isinstance(told, LeaderAndIsr)
             assert [ref.id for ref in told.states.topics] == [topic.id]
+
+
+# -- ids that a tool has removed ---------------------------------------------------------------------------------------
+
+
+def remove_id(made: World, topic: str, topic_id: bytes = ZERO_ID) -> None:
+    """Rewrite a topic's entry as a tool does that does not know ids, or knows another one."""
+    state = made.store.state
+    state.topics[topic].ref = TopicRef(topic, topic_id)
+    state.topic_written(topic)
+
+
+async def restart(made: World, **settings: Any) -> tuple[Controller, RecordingBrokers]:
+    """Stop the controller, and return the next one, which was no standby."""
+    await made.controller.__aexit__(None, None, None)
+    return open_standby(made, 7, **settings)
+
+
+@pytest.mark.parametrize("found", [ZERO_ID, b"another id 16 by"], ids=["no id", "another id"])
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_id_that_a_tool_removes_is_written_back(found: bytes, partitions: int) -> None:
+    async with world(1) as made:
+        await made.create("t", [[1]])
+        before = ids_in_memory(made)
+        held = dict.fromkeys(range(partitions), Assignment((1,)))
+        await made.store.write_assignment(TopicRef("t"), held, None)
+        remove_id(made, "t", found)
+        made.brokers.forget()
+        made.controller.loop.inbox.put_once(TopicModified("t"))
+        await settle()
+
+        assert await stored_ids(made, "t") == ids_in_memory(made) == before
+        assert len(await made.store.assignments(["t"])) == partitions == len(made.controller.partitions_of("t"))
+        requests = [request for _, request in made.brokers.sent if isinstance(request, LeaderAndIsr)]
+        assert {ref.id for request in requests for ref in request.states.topics} <= {before["t"]}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_id_that_was_removed_without_a_controller_is_read_from_its_copy(others: int) -> None:
+    async with world(1) as made:
+        for name in ("t", *(f"other-{number}" for number in range(others))):
+            await made.create(name, [[1]])
+        before = ids_in_memory(made)
+        remove_id(made, "t")
+        next_one, brokers = await restart(made)
+        async with next_one:
+            await settle()
+
+            assert {topic.name: topic.id for topic in next_one.topics()} == before
+            assert await stored_ids(made, *before) == before
+            told = brokers.of(1, LeaderAndIsr)[-1]
+            assert isinstance(told, LeaderAndIsr)
+            assert {ref.id for ref in told.states.topics} == set(before.values())
+            assert not brokers.of(1, StopReplica)
+
+
+async def lost(made: World) -> dict[str, bytes]:
+    """Create two topics; one loses its id and the copy of it. Returns the ids."""
+    await made.create("t", [[1]])
+    await made.create("other", [[1]])
+    before = ids_in_memory(made)
+    remove_id(made, "t")
+    made.store.state.topics["t"].id_copy = None
+    return before
+
+
+async def test_no_id_is_made_up_for_a_topic_that_has_lost_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1) as made:
+        before = await lost(made)
+        next_one, brokers = await restart(made)
+        async with next_one:
+            await settle()
+
+            assert {topic.name: topic.id for topic in next_one.topics()} == before | {"t": ZERO_ID}
+            assert await stored_ids(made, "t") == {"t": ZERO_ID}
+            assert next_one.partition(TopicPartition("t", 0)).leader == 1  # type: ignore[union-attr]
+            assert next_one.cluster.without_id == {"t"}
+            assert "topic t has lost its id" in caplog.text
+
+            # An operator writes it.
+            remove_id(made, "t", before["t"])
+            brokers.forget()
+            next_one.loop.inbox.put_once(TopicModified("t"))
+            await made.wait(15_000)
+
+            assert {topic.name: topic.id for topic in next_one.topics()} == before
+            assert next_one.cluster.without_id == set()
+            assert await made.store.topic_id_copies(["t"]) == {"t": before["t"]}
+            told = brokers.of(1, LeaderAndIsr)[-1]
+            assert isinstance(told, LeaderAndIsr)
+            assert [ref.id for ref in told.states.topics] == [before["t"]]
+
+
+async def test_operator_can_order_a_new_id_for_a_topic_that_has_lost_its_own() -> None:
+    async with world(1) as made:
+        before = await lost(made)
+        next_one, _ = await restart(made, new_topic_ids=["t"])
+        async with next_one:
+            await settle()
+
+            after = {topic.name: topic.id for topic in next_one.topics()}
+            assert after["t"] not in (ZERO_ID, before["t"])
+            assert after == await stored_ids(made, *before) == await made.store.topic_id_copies([*before])
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+async def test_giving_ids_to_all_topics_is_completed_after_a_crash(failing: int) -> None:
+    """At the first takeover with ids: a topic with an id must not make others look as if they had lost theirs."""
+    async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
+        await made.create("t1", [[1]])
+        await made.create("t2", [[1]])
+        upgraded, _ = await restart(made)
+        real, calls = upgraded.store.write_topic_ids, 0
+
+        async def half_written(topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+            nonlocal calls
+            calls += 1
+            await real(topics[:1] if calls == failing else topics, fence, copies_only=copies_only)
+            if calls == failing:
+                raise StoreUnavailable("gone")
+
+        upgraded.store.write_topic_ids = half_written  # type: ignore[method-assign]
+        async with upgraded:
+            await made.clock.advance(30_000)
+
+            after = {topic.name: topic.id for topic in upgraded.topics()}
+            assert calls > failing
+            assert ZERO_ID not in after.values()
+            assert after == await stored_ids(made, "t1", "t2")
+            assert upgraded.cluster.without_id == set()
+
+
+async def test_new_topic_without_an_id_gets_one() -> None:
+    async with world(1) as made:
+        await made.create("other", [[1]])
+        await made.store.create_topic(TopicRef("t"), {0: Assignment((1,))}, {})
+        await settle()
+
+        assert ids_in_memory(made)["t"] != ZERO_ID
+        assert await stored_ids(made, "t", "other") == ids_in_memory(made)
+        assert await made.store.topic_id_copies(["t", "other"]) == ids_in_memory(made)

@@ -218,6 +218,7 @@ async def test_standby_reports_health_from_its_copy() -> None:
         assert {name for name, check in checks.items() if check.result == "skip"} == {
             "stuck-reassignments",
             "stuck-deletions",
+            "topic-ids",
             "broker-request-backlog",
             "broker-listeners",
             "certificates",

@@ -24,6 +24,7 @@ CHANGED: dict[str, Any] = {
     "chunk_partitions": 5,
     "listed_as": kactl.Broker(7, 0, ()),
     "controller_ids": {7, 8},
+    "new_topic_ids": ["t"],
     "min_insync_replicas": 2,
 }
 NAMES = [field.name for field in dataclasses.fields(ControllerSettings)]

@@ -121,7 +121,8 @@ async def test_stopped_replica_keeps_its_epoch_deleted_one_does_not(network: Net
 
 
 @pytest.mark.parametrize("stop", [True, False])
-async def test_later_controller_replaces_a_replica_of_an_earlier_topic(network: Network, stop: bool) -> None:
+async def test_later_controller_sets_aside_a_replica_of_another_topic_id(network: Network, stop: bool) -> None:
+    """The id may have been lost: data is deleted only if a deletion is ordered for the id that it belongs to."""
     recorder = Recorder()
     old = StateRow(ORDERS_0, leader_epoch=4, partition_epoch=9, topic_id=ID_A)
     new = StateRow(ORDERS_0, topic_id=ID_B)
@@ -133,46 +134,63 @@ async def test_later_controller_replaces_a_replica_of_an_earlier_topic(network: 
         await network.send(1, update_metadata(new, epoch=2))
         recorder.calls.clear()
 
-        recorder.failing = {ORDERS_0}
-        assert await network.lead_and_follow(1, new, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
-        recorder.failing = set()
-        assert await network.lead_and_follow(1, new, epoch=2) == [0]
-        assert recorder.calls == ["deletes orders-0", "leads orders-0 at 0 with (1, 2, 3)"]
+        for _ in range(2):
+            assert await network.lead_and_follow(1, new, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        await network.send(1, stop_replica(ORDERS_0, topic_id=ID_B, delete=True, epoch=2))
+        assert recorder.calls == ([] if stop else ["stops orders-0"])
 
+        await network.send(1, stop_replica(ORDERS_0, topic_id=ID_A, delete=True, epoch=2))
+        assert await network.lead_and_follow(1, new, epoch=2) == [0]
+        assert recorder.calls[-2:] == ["deletes orders-0", "leads orders-0 at 0 with (1, 2, 3)"]
         assert await network.lead_and_follow(1, old.but(leader_epoch=9), epoch=2) == [103]
 
 
+async def test_replica_that_was_set_aside_serves_again_under_its_own_id(network: Network) -> None:
+    recorder = Recorder()
+    own = StateRow(ORDERS_0, leader_epoch=4, topic_id=ID_A)
+    async with network.participant(listener=recorder):
+        assert await network.lead_and_follow(1, own) == [0]
+        assert await network.lead_and_follow(1, own.but(topic_id=ID_B), epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        recorder.calls.clear()
+
+        assert await network.lead_and_follow(1, own, epoch=2) == [0]
+
+        assert recorder.calls == ["leads orders-0 at 4 with (1, 2, 3)"]
+
+
 @pytest.mark.parametrize(
-    ("stop", "created", "call"),
+    ("stop", "other"),
     [
-        (False, StateRow(ORDERS_0), "leads orders-0 at 0 with (1, 2, 3)"),
-        (True, StateRow(ORDERS_0), "leads orders-0 at 0 with (1, 2, 3)"),
-        (False, StateRow(ORDERS_0, leader_epoch=4), "leads orders-0 at 4 with (1, 2, 3)"),
-        (False, StateRow(ORDERS_0, leader=3, topic_id=ID_A), "follows 3 for orders-0 at 0"),
+        (False, StateRow(ORDERS_0)),
+        (True, StateRow(ORDERS_0)),
+        (False, StateRow(ORDERS_0, leader_epoch=4)),
+        (False, StateRow(ORDERS_0, leader=3, topic_id=ID_A)),
     ],
     ids=["lower epoch", "lower epoch, stopped", "other leader", "lower epoch, with an id"],
 )
-async def test_later_controller_replaces_a_replica_of_an_earlier_topic_without_an_id(
-    network: Network, stop: bool, created: StateRow, call: str
+async def test_later_controller_sets_aside_a_replica_with_a_later_epoch(
+    network: Network, stop: bool, other: StateRow
 ) -> None:
-    """The request to delete the replica was lost with the controller that had queued it."""
+    """The topic was created again, and has no id; or the store was restored from a backup."""
     recorder = Recorder()
     async with network.participant(listener=recorder) as participant:
         await network.send(1, leader_and_isr(StateRow(ORDERS_0, leader=2, leader_epoch=4)))
         if stop:
             await network.send(1, stop_replica(ORDERS_0))
         recorder.calls.clear()
-        assert await network.lead_and_follow(1, created) == [11]
+        assert await network.lead_and_follow(1, other) == [11]
 
         recorder.failing = {ORDERS_0}
-        assert await network.lead_and_follow(1, created, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await network.lead_and_follow(1, other, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
         recorder.failing = set()
-        assert await network.lead_and_follow(1, created, epoch=2) == [0]
+        assert await network.lead_and_follow(1, other, epoch=2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert recorder.calls == ([] if stop else ["stops orders-0"])
 
-        assert recorder.calls == ["deletes orders-0", call]
+        await network.send(1, stop_replica(ORDERS_0, delete=True, epoch=2))
+        assert await network.lead_and_follow(1, other, epoch=2) == [0]
         replica = participant.hosted(ORDERS_0)
         assert replica is not None
-        assert (replica.leader, replica.leader_epoch) == (created.leader, created.leader_epoch)
+        assert (replica.leader, replica.leader_epoch) == (other.leader, other.leader_epoch)
 
 
 FOLLOWED = StateRow(ORDERS_0, leader=2, leader_epoch=4, partition_epoch=3)

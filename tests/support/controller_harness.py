@@ -283,11 +283,11 @@ async def world(
         await settle()
 
 
-def open_standby(made: World, node_id: int, **options: bool) -> tuple[Controller, RecordingBrokers]:
+def open_standby(made: World, node_id: int, **options: Any) -> tuple[Controller, RecordingBrokers]:
     """Opens another instance over the same store."""
     transport = RecordingBrokers()
     return (
-        Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),  # type: ignore[arg-type]
+        Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),
         transport,
     )
 

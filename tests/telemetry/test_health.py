@@ -26,6 +26,7 @@ HEALTHY = Facts(
     channels=(Channel(1, 0, 0.0, ""),),
     reassignments=Stuck(0, 0),
     deletions=Stuck(0, 0),
+    without_id=(),
 )
 
 
@@ -95,6 +96,7 @@ def test_facts_without_failures_are_healthy() -> None:
         ("certificates", {"certificates": (("api: c.pem", -0.1), ("kafka: k.pem", 3.0))}, "fail", "api: c.pem; kafka"),
         ("broker-listeners", {"listener_mismatches": ()}, "pass", ""),
         ("broker-listeners", {"listener_mismatches": ("A is SSL there", "B, too")}, "warn", "A is SSL there; B, too"),
+        ("topic-ids", {"without_id": ("a", "b")}, "warn", "a, b"),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_001.0}, "warn", ""),
         ("standby-lag", {"is_active": False, "standby_lag_ms": 10_000.0}, "pass", ""),
         ("offline-partitions", {"partitions": None, "unknown": "there is no copy"}, "unknown", "there is no copy"),

@@ -9,7 +9,7 @@ from kactl.clock import Clock
 from kactl.errors import NotFound
 from kactl.messages.broker import PartitionReport
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica
-from kactl.model import NO_BROKER, NO_EPOCH, Broker, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.leases.leader import Leader
@@ -174,6 +174,8 @@ class HandlerHosting:
             if reason.previous is None:
                 reason = msgspec.structs.replace(reason, previous=_followed(hosted, name))
             topic_id = states.topics[states.topic[row]].id
+            if topic_id == ZERO_ID:
+                topic_id = hosted.topic_id_of(name)  # its id was lost; guards compare tokens of one id
             self._submit(
                 name,
                 Lead(

@@ -10,6 +10,7 @@
         delete/<topic>                topics that are marked for deletion
         epoch                         the controller epoch; its etcd version is the fence
         features, producer-ids
+        ids/<topic number>            copy of the id of a topic
         notify/isr/<uuid>, notify/log-dir/<uuid>
         requests/preferred-election, requests/reassignment
         state/<topic number>/<partition>   leadership
@@ -65,6 +66,7 @@ class Keys:
         self.topics = self._below("assignments")
         self.topic_configs = self._below("config/topics")
         self.deletions = self._below("delete")
+        self.id_copies = self._below("ids")
         self.isr_notifications = self._below("notify/isr")
         self.log_dir_notifications = self._below("notify/log-dir")
         self.states = self._below("state")
@@ -76,6 +78,9 @@ class Keys:
 
     def topic(self, name: str) -> bytes:
         return self.topics.begin + name.encode()
+
+    def id_copy(self, number: int) -> bytes:
+        return self.id_copies.begin + b"%0*x" % (_NUMBER_DIGITS, number)
 
     def topic_config(self, name: str) -> bytes:
         return self.topic_configs.begin + name.encode()

@@ -256,6 +256,12 @@ class EtcdStore:
     ) -> None:
         await self._topics.write_assignment(topic, assignment, fence)
 
+    async def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        return await self._topics.id_copies(topics)
+
+    async def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+        await self._topics.write_ids(topics, fence, copies_only=copies_only)
+
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         return await self._watched(Changed.TOPIC_CONFIG, self._topics.configs(topics), names=topics)
 

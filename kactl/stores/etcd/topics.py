@@ -164,6 +164,46 @@ class Topics:
                 return
         raise StoreError(f"the assignment of topic {topic.name!r} could not be written: others keep writing it")
 
+    async def id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        """See `Store.topic_id_copies`."""
+        names = list(topics)
+        numbers = await self.known_numbers(names)
+        found = await self._client.read_all([Range(self._client.keys.id_copy(number)) for number in numbers])
+        return {name: kvs[0].value for name, kvs in zip(names, found, strict=True) if kvs}
+
+    async def write_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool) -> None:
+        """See `Store.write_topic_ids`."""
+        client = self._client
+        numbers = await self.known_numbers([topic.name for topic in topics])
+        led = await client.read_all(
+            [Range(*client.keys.states_of(number), limit=1, keys_only=True) for number in numbers]
+        )
+        await client.each(
+            lambda wanted: self._write_id(*wanted, fence, copies_only=copies_only),
+            [(topic, number) for topic, number, kvs in zip(topics, numbers, led, strict=True) if kvs],
+        )
+
+    async def _write_id(self, topic: TopicRef, number: int, fence: Fence, *, copies_only: bool) -> None:
+        client, key = self._client, self._client.keys.topic(topic.name)
+        for _ in range(TRIES_MAX):
+            compare, puts = [messages.created_at(key, number)], [Put(client.keys.id_copy(number), topic.id)]
+            stored = None if copies_only else await client.get(key)
+            if stored is not None:
+                try:
+                    stored_id, assignment = records.decode_topic(stored.value)
+                except records.Malformed as error:
+                    log.warning("assignments/%s is no assignment, its id is not written: %s", topic.name, error)
+                    return
+                if stored_id != topic.id:
+                    compare.append(messages.written_at(key, stored.mod_revision))
+                    puts.append(Put(key, _encode(topic.name, topic.id, assignment)))
+            if (await client.fenced(fence, compare, puts)).succeeded:
+                self._ids[number] = topic.id
+                return
+            if (await self.read_numbers([topic.name])).get(topic.name, MISSING) != number:
+                return  # it was deleted
+        raise StoreError(f"the id of topic {topic.name!r} could not be written: others keep writing its assignment")
+
     # -- configurations
 
     async def configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
@@ -236,6 +276,7 @@ class Topics:
                     DeleteRange(key),
                     DeleteRange(keys.topic_config(topic)),
                     DeleteRange(keys.deletion(topic)),
+                    DeleteRange(keys.id_copy(number)),
                 ],
             )
             if response.succeeded:

@@ -84,6 +84,23 @@ class ServerConnection(ClientSessions):
         state.topic_written(topic.name)
         state.changed(Changed.TOPIC, topic.name)
 
+    def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        stored = {name: self.state.topics[name].id_copy for name in topics if name in self.state.topics}
+        return {name: copy for name, copy in stored.items() if copy is not None}
+
+    def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool) -> None:
+        state = self.state
+        state.check(fence)
+        for topic in topics:
+            stored = state.topics.get(topic.name)
+            if stored is None or not state.entries.partitions_of(state.topic_numbers[topic.name]):
+                continue
+            stored.id_copy = topic.id
+            if not copies_only and stored.ref.id != topic.id:
+                stored.ref = topic
+                state.topic_written(topic.name)
+                state.changed(Changed.TOPIC, topic.name)
+
     def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         self.watches.arm_all(Changed.TOPIC_CONFIG, topics)
         return {topic: dict(self.state.configs.get(topic, {})) for topic in topics}

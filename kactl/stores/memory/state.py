@@ -19,6 +19,7 @@ from ..watch_registry import Watches
 class Topic:
     ref: TopicRef
     assignment: TopicAssignment
+    id_copy: bytes | None = None
 
 
 class MemoryState:

@@ -94,6 +94,12 @@ class MemoryStore(MemoryRequests):
     ) -> None:
         await self._open_link.ask(ServerConnection.write_assignment, topic, assignment, fence)
 
+    async def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        return await self._open_link.ask(ServerConnection.topic_id_copies, topics)
+
+    async def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+        await self._open_link.ask(ServerConnection.write_topic_ids, topics, fence, copies_only=copies_only)
+
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         return await self._open_link.ask(ServerConnection.topic_configs, topics)
 

@@ -4,7 +4,7 @@ Everything in this module runs in the database's thread.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -20,8 +20,11 @@ from kactl.stores.topic_assignment import TopicAssignment, join
 from .database import Database
 from .frame import pack, seal, unpack, unseal
 
+# Records with the copies of topic ids are named by this and the number of the topic.
+ID_COPY: Final = "topic id "
 _ENCODER = msgspec.msgpack.Encoder()
 _CONFIG = msgspec.msgpack.Decoder(dict[str, str])
+_BYTES = msgspec.msgpack.Decoder(bytes)
 _PARTITIONS = msgspec.msgpack.Decoder(tuple[TopicPartition, ...])
 
 
@@ -84,6 +87,33 @@ class Catalog:
                 (topic.id, ZERO_ID, topic.id, pack("assignment", number, _columns(assignment)), number),
             )
             self._database.stamp(Changed.TOPIC, topic.name)
+
+    def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        copies = {}
+        with self._database.reading():
+            for name in topics:
+                data = self._database.one(
+                    "SELECT data FROM records JOIN topics ON records.name = ? || number WHERE topics.name = ?",
+                    ID_COPY, name,
+                )  # fmt: skip
+                if data is not None:
+                    copies[name] = _BYTES.decode(unseal(data))
+        return copies
+
+    def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool) -> None:
+        database = self._database
+        with database.writing() as connection:
+            database.check_fence(fence)
+            for topic in topics:
+                row = connection.execute("SELECT number, id FROM topics WHERE name = ?", (topic.name,)).fetchone()
+                if row is None or not database.journal.entries.partitions_of(row[0]):
+                    continue
+                copy = (f"{ID_COPY}{row[0]}", seal(_ENCODER.encode(topic.id)))
+                connection.execute("INSERT OR REPLACE INTO records VALUES (?, 0, ?)", copy)
+                if not copies_only and row[1] != topic.id:
+                    connection.execute("UPDATE topics SET id = ? WHERE number = ?", (topic.id, row[0]))
+                    database.stamp(Changed.TOPIC, topic.name)
+                    database.stamp(Changed.TOPICS)  # for the ids that `_known` keeps
 
     def configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         configs: dict[str, dict[str, str] | None] = {}

@@ -12,6 +12,7 @@ from kactl.errors import BeingDeleted, RequestWaits
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
 from kactl.stores.base import Changed
 
+from .catalog import ID_COPY
 from .database import Database
 from .frame import seal, unseal
 
@@ -64,6 +65,7 @@ class Requests:
                 if number is None:
                     continue
                 connection.execute("DELETE FROM topics WHERE name = ?", (topic,))
+                connection.execute("DELETE FROM records WHERE name = ?", (f"{ID_COPY}{number}",))
                 removals.append((number, *database.journal.append_removal(connection, number, behind=len(removals))))
                 stamps = (topic, Changed.TOPIC.value, Changed.TOPIC_CONFIG.value)
                 connection.execute("DELETE FROM stamps WHERE name = ? AND what IN (?, ?)", stamps)

@@ -195,6 +195,12 @@ class SqliteStore:
     ) -> None:
         await self._thread.run(self._thread.catalog.write_assignment, topic, TopicAssignment.of(assignment), fence)
 
+    async def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        return await self._thread.run(self._thread.catalog.topic_id_copies, topics)
+
+    async def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+        await self._thread.run(self._thread.catalog.write_topic_ids, topics, fence, copies_only=copies_only)
+
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         arm = partial(self._watches.arm_all, Changed.TOPIC_CONFIG, topics)
         return await self._thread.watch(arm, self._thread.catalog.configs, topics)

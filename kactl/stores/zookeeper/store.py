@@ -54,6 +54,7 @@ from . import (
     registration,
     start_check,
     state_node,
+    topic_ids,
     topic_node,
     tree,
 )
@@ -297,6 +298,12 @@ class ZooKeeperStore:
         self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
     ) -> None:
         await topic_node.write_assignment(self._client, topic, assignment, fence, self._lives)
+
+    async def topic_id_copies(self, topics: Collection[str]) -> dict[str, bytes]:
+        return await topic_ids.copies(self._client, topics)
+
+    async def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
+        await topic_ids.write(self._client, topics, fence, self._lives, batch=self._batch, copies_only=copies_only)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         return await config_node.of_topics(self._client, topics)

@@ -93,7 +93,7 @@ async def create(
     there, config_there = (await client.ask_all([client.exists(path), client.exists(config_path)])).results
     if there is not None:
         raise TopicExists(topic.name)
-    data = _encode(topic.name, topic.id, assignment)
+    data = encode(topic.name, topic.id, assignment)
     responses = await client.ask_all(
         [
             request.multi(
@@ -134,7 +134,7 @@ async def write_assignment(
         if topic_id == ZERO_ID:
             (node,) = await client.read_all([path])
             topic_id = _stored_id(topic.name, node)
-        data = _encode(topic.name, topic_id, assignment)
+        data = encode(topic.name, topic_id, assignment)
         if await _replaced(client, topic.name, data, stat.version, fence, is_led=is_led):
             lives.record([TopicRef(topic.name, topic_id)], [stat.czxid])
             return
@@ -164,7 +164,7 @@ async def _replaced(
     return not isinstance(result, ZookeeperError)
 
 
-def _encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
+def encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
     """Returns the topic's node, or raises if it is too large: a server would close the connection, at each attempt."""
     data = records.encode_topic(topic_id, assignment)
     if len(data) > NODE_BYTES_MAX:

@@ -20,6 +20,7 @@ from .store_leadership import LeadershipContract, LeaderWriteContract
 from .store_remote_sessions import EvictionContract, RemoteSessionContract
 from .store_requests import RequestContract
 from .store_support import SESSION_MS, Stores
+from .store_topic_ids import TopicIdContract
 from .store_topics import TopicContract
 
 __all__ = ["SESSION_MS", "StoreContract", "Stores"]
@@ -31,6 +32,7 @@ class StoreContract(
     LeadershipContract,
     LeaderWriteContract,
     TopicContract,
+    TopicIdContract,
     BrokerContract,
     RemoteSessionContract,
     EvictionContract,

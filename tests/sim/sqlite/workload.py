@@ -81,6 +81,11 @@ async def _write_assignment(process: Process) -> None:
     await process.store.write_assignment(TopicRef(process.topic()), replicas, fence)
 
 
+async def _write_topic_ids(process: Process) -> None:
+    topics = [TopicRef(process.topic(), process.rng.randbytes(16))]
+    await process.store.write_topic_ids(topics, process.fence, copies_only=process.rng.random() < 0.5)
+
+
 async def _set_topic_config(process: Process) -> None:
     await process.store.set_topic_config(process.topic(), {"x": str(process.rng.random())})
 
@@ -223,6 +228,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _write_features,
     _write_isr,
     _write_producer_ids,
+    _write_topic_ids,
 )
 
 

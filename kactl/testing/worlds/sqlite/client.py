@@ -36,6 +36,7 @@ WRITING: Final = (
     "write_features",
     "write_isr",
     "write_producer_ids",
+    "write_topic_ids",
 )
 
 
