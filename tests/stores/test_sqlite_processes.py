@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
@@ -356,3 +357,76 @@ async def test_checkpoint_does_not_bring_a_removed_file_back(store: SqliteStore)
         await store._thread.run(store._thread.database.checkpoint._move_most)
 
     assert list(store.path.parent.iterdir()) == []
+
+
+# -- a file that is overwritten
+
+
+async def written(store: SqliteStore) -> None:
+    """Moves what was committed from the log into the file."""
+    await store._thread.run(store._thread.database.checkpoint._move_most)
+
+
+def backed_up(path: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"VACUUM INTO '{copy}'")
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """As `cp` does, in a process of its own: the file keeps its inode."""
+    run("sh", "-c", 'cat > "$0"', str(path), content=content)
+
+
+def run(*command: str, content: bytes = b"") -> None:
+    """Runs another program to its end."""
+    subprocess.run(command, input=content, timeout=PATIENCE_S, check=True)
+
+
+@pytest.mark.parametrize("content", ["backup", b"text " * 10_000, b""], ids=["backup", "text", "nothing"])
+async def test_session_ends_once_its_file_is_overwritten(
+    store: SqliteStore, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | bytes
+) -> None:
+    recorder = EventRecorder(store)
+    backed_up(store.path, tmp_path / "copy")
+    await create(store, "later")
+    await store.contest(1)
+    await written(store)
+    await poll_for(clock, 100, store)
+
+    overwrite(store.path, content if isinstance(content, bytes) else (tmp_path / "copy").read_bytes())
+    await poll_for(clock, 200, store)
+
+    await recorder.wait_for(Changed.SESSION_LOST)
+    assert f"{store.path} was overwritten while it was open" in caplog.text
+    with pytest.raises(StoreReplaced):
+        await store.topics()
+
+
+async def test_file_that_got_shorter_is_overwritten(store: SqliteStore, clock: ManualClock) -> None:
+    await store.create_topic(TopicRef("large"), {number: Assignment((1,)) for number in range(50_000)}, {})
+    await written(store)
+    await poll_for(clock, 100, store)
+    size = store.path.stat().st_size
+
+    run("truncate", "-s", str(size // 2), str(store.path))
+    await poll_for(clock, 200, store)
+
+    with pytest.raises(StoreReplaced, match="overwritten"):
+        await store.topics()
+
+
+async def test_checkpoints_and_maintenance_by_others_are_no_overwriting(
+    store: SqliteStore, clock: ManualClock, visits: Visits
+) -> None:
+    recorder = EventRecorder(store)
+    tool = [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()"]
+    await store.create_topic(TopicRef("large"), {number: Assignment((1,)) for number in range(50_000)}, {})
+    for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(PASSIVE)"):
+        run(*tool, str(store.path), statement)
+        await poll_for(clock, 200, store)
+        await create(store, f"after {len(statement)}")
+        await written(store)
+        await poll_for(clock, 200, store)
+
+    assert Changed.SESSION_LOST not in [event.what for event in recorder.events]
+    assert store.trouble == ""

@@ -92,7 +92,7 @@ class Database:
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0", *DISTRUST):
                     self.connection.execute(f"PRAGMA {pragma}")
                 self._stamp = self.one("SELECT stamp FROM meta")
-                self.files = OpenFiles(path)
+                self.files = OpenFiles(path, connect, self.connection)
                 self.checkpoint = Checkpoint(path, self.connection, connect=connect, start=start)
             except BaseException:
                 self.connection.close()
@@ -107,6 +107,15 @@ class Database:
         with self.translated():
             row = self.connection.execute(query, values).fetchone()
         return None if row is None else row[0]
+
+    def check_files(self) -> None:
+        """Verify that the files were not replaced or overwritten. To be called with each poll.
+
+        Raises:
+            StoreReplaced: they were.
+        """
+        with self.translated():
+            self.files.check_content()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

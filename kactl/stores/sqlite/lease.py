@@ -154,7 +154,7 @@ class Lease:
     def _poll(self) -> bool:
         """Do everything that is due, in the database's thread. Returns whether the session still exists."""
         sessions, now_ms = self._thread.sessions, self._clock.boot_time().ms
-        self._thread.database.files.check()
+        self._thread.database.check_files()
         if now_ms - self._renewed_ms >= self._timeout_ms / RENEWALS_PER_TIMEOUT:
             try:
                 sessions.keep_alive(self.session)
