@@ -70,4 +70,4 @@ def _run(*command: str) -> None:
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
     enter(options)
-    os.execvpe(sys.argv[2], sys.argv[2:], options["environment"] or os.environ)
+    os.execvp(sys.argv[2], sys.argv[2:])

@@ -43,7 +43,7 @@ class Place:
         small: file systems in memory of so many KiB, by path.
         user: id of the user, and of the group unless `groups` names others; None is root.
         groups: ids, the process's own group first.
-        environment: all variables; None for those of the tests.
+        environment: variables in place of HOME; None for a home folder.
         needed: other paths that the user must reach.
     """
 
@@ -80,7 +80,6 @@ class Place:
             "umask": self.umask,
             "descriptors": self.descriptors,
             "loopback": self.own_network,
-            "environment": self.environment,
             "needed": [str(path) for path in (sys.base_prefix, tree.ROOT, *self.writable, *self.needed)],
         }
         unshare = [*_NAMESPACES, *flags] if flags else []

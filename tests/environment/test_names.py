@@ -48,6 +48,21 @@ def _listening(address: str, port: int) -> socket.socket:
             return socket.create_server((address, port), backlog=0)
 
 
+def test_participants_find_the_live_address_of_several(tmp_path: Path) -> None:
+    require_places()
+    hosts = Hosts(tmp_path, DEAD, FIRST)
+    with running(tmp_path, hosts.place) as service:
+        service.listen(FIRST)
+        with dead_address(DEAD, service.port):
+            service.start_server()
+            for broker in (1, 2):
+                service.start_worker(broker, controllers=f"{NAME}:{service.port}")
+
+            service.until_registered(2)
+            service.create("jobs", partitions=4)
+            service.until_led("jobs", 4, by={1, 2})
+
+
 def test_participants_follow_a_name_to_its_next_address(tmp_path: Path) -> None:
     """A server comes back at another address, as a pod does; the earlier one is dead."""
     require_places()
