@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .places import Place, require_places
-from .service import running
+from .service import PATIENCE_S, running
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +48,24 @@ def test_service_continues_when_a_full_volume_has_space_again(tmp_path: Path) ->
 
         errors = [event["error"] for worker in workers for event in worker.events("refused")]
         assert all("\n" not in error for error in errors)
+
+
+# Less than an empty store needs, and less than it needs with the first token.
+@pytest.mark.parametrize("size_kib", [4, 120])
+def test_server_does_not_start_on_a_full_volume(size_kib: int, tmp_path: Path) -> None:
+    require_places()
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    with running(tmp_path) as service:
+        service.data = volume / "data"
+        server = service.start_server(place=Place(small={str(volume): size_kib}), wait=False)
+
+        code = server.wait(PATIENCE_S)
+
+        assert code == 1
+        (line,) = server.text.splitlines()
+        assert str(volume) in line
+        assert "free space" in line
 
 
 def test_service_continues_when_descriptors_are_free_again(tmp_path: Path) -> None:

@@ -30,3 +30,16 @@ def test_killed_process_one_is_replaced_and_stops_orderly(tmp_path: Path) -> Non
         assert "Stopped." in server.text
         service.start_server()
         service.until_led("jobs", 4, by={2})
+
+
+def test_watchdog_that_cannot_kill_process_one_is_refused(tmp_path: Path) -> None:
+    """The kernel keeps signals of its own namespace from process 1. The error names the remedy."""
+    require_places()
+    with running(tmp_path) as service:
+        worker = service.start_worker(1, None, "--watchdog", "process", place=Place(process_one=True))
+
+        service.until(lambda: worker.events("failed"), "it is refused")
+
+        (failed,) = worker.events("failed")
+        assert "init" in failed["error"]
+        assert "\n" not in failed["error"]

@@ -81,11 +81,7 @@ def write_tokens(path: Path, records: Iterable[TokenRecord]) -> None:
     Raises:
         BadConfig: it cannot be written.
     """
-    text = _HEAD + "".join(map(_rendered, records))
-    try:
-        write_private(path, text.encode())
-    except OSError as error:
-        raise BadConfig(KEY, f"{path} cannot be written: {error.strerror}") from None
+    _write(path, (_HEAD + "".join(map(_rendered, records))).encode(), KEY)
 
 
 def local_token(path: Path, make: Callable[[], str]) -> TokenRecord:
@@ -101,10 +97,7 @@ def local_token(path: Path, make: Callable[[], str]) -> TokenRecord:
         text = read_private(path, "security.folder", bytes_max=LOCAL_BYTES_MAX).decode("ascii", "replace").strip()
     except FileNotFoundError:
         text = make()
-        try:
-            write_private(path, f"{text}\n".encode())
-        except OSError as error:
-            raise BadConfig("security.folder", f"{path} cannot be written: {error.strerror}") from None
+        _write(path, f"{text}\n".encode(), "security.folder")
     except OSError as error:
         raise BadConfig("security.folder", f"{path} cannot be read: {error.strerror}") from None
     record = record_of(text, LOCAL_NAME, Role.ADMIN)
@@ -123,10 +116,7 @@ def ticket_key(path: Path) -> bytes:
         key = read_private(path, "security.folder", bytes_max=LOCAL_BYTES_MAX)
     except FileNotFoundError:
         key = secrets.token_bytes(KEY_BYTES)
-        try:
-            write_private(path, key)
-        except OSError as error:
-            raise BadConfig("security.folder", f"{path} cannot be written: {error.strerror}") from None
+        _write(path, key, "security.folder")
     except OSError as error:
         raise BadConfig("security.folder", f"{path} cannot be read: {error.strerror}") from None
     if len(key) != KEY_BYTES:
@@ -175,3 +165,11 @@ def _ms(moment: datetime.datetime) -> int:
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: write it as 2027-02-21T12:00:00Z")
     return int(moment.timestamp() * 1000)
+
+
+def _write(path: Path, content: bytes, key: str) -> None:
+    try:
+        write_private(path, content)
+    except OSError as error:
+        remedy = "check its folder and the free space"
+        raise BadConfig(key, f"{path} cannot be written ({error.strerror}): {remedy}") from None

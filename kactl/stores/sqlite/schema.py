@@ -128,7 +128,8 @@ def create(path: Path, connect: Connect = connect) -> None:
             return  # another process was faster; its file is equivalent
         force_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
-        raise _refused(path, f"cannot be created ({error})", "name a folder that kactl may write to") from error
+        remedy = "name a folder with free space that kactl may write to"
+        raise _refused(path, f"cannot be created ({error})", remedy) from error
     finally:
         new.unlink(missing_ok=True)
 
