@@ -58,18 +58,28 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 def path_of(env: Mapping[str, str]) -> Path:
-    """Returns the path of the file."""
+    """Returns the path of the file.
+
+    Raises:
+        Failure: the user has no home folder.
+    """
     home = env.get("XDG_CONFIG_HOME") or ""
-    return (Path(home) if home.startswith("/") else Path.home() / ".config") / "kactl" / NAME
+    try:
+        return (Path(home) if home.startswith("/") else Path.home() / ".config") / "kactl" / NAME
+    except RuntimeError:
+        raise Failure("this user has no home folder to keep contexts in: set HOME or XDG_CONFIG_HOME") from None
 
 
 def load(env: Mapping[str, str] | None = None) -> Contexts:
-    """Returns the content of the file; nothing if it cannot be read.
+    """Returns the content of the file; nothing if it cannot be read, or there is no home folder.
 
     Raises:
         Failure: USAGE; it is not a context file, or others can read its tokens.
     """
-    path = path_of(os.environ if env is None else env)
+    try:
+        path = path_of(os.environ if env is None else env)
+    except Failure:
+        return Contexts()
     try:
         with path.open("rb") as file:
             content = file.read().decode()

@@ -249,7 +249,12 @@ def _api(file: str | None) -> Iterator[Check]:
         yield Check(check="probes", result=WARNING, value="certificate", detail=detail)
     if config.api.tls.cert:
         yield _certificate(config.api.tls.cert, needs_identity=False)
-    yield from _tokens(places_of(config).tokens, read_tokens)
+    try:
+        tokens = places_of(config).tokens
+    except KactlError as error:
+        yield Check(check="tokens", result=FAILED, value="", detail=str(error))
+    else:
+        yield from _tokens(tokens, read_tokens)
 
 
 def _tokens(path: "Path", read: "Callable[[Path], tuple[TokenRecord, ...]]") -> Iterator[Check]:

@@ -201,10 +201,14 @@ def _token_file(settings: Settings, config: str | None, tokens: str | None, *, c
         return Path(tokens)
     if config is not None:
         from kactl.admin.identity.places import places_of
+        from kactl.errors import BadConfig
 
         from .up import served_config
 
-        return places_of(served_config(config)).tokens
+        try:
+            return places_of(served_config(config)).tokens
+        except BadConfig as error:
+            raise Failure(f"{config}: {error}", Exit.USAGE) from None
     from .credentials import running
 
     found = running(settings.server)

@@ -22,7 +22,7 @@ def pod(volume: Path, secret: Path) -> Place:
         user=USER,
         groups=(USER, GROUP),
         needed=(secret.parent,),
-        environment={"XDG_STATE_HOME": str(volume / "state"), "XDG_CONFIG_HOME": str(volume / "config")},
+        environment={"TMPDIR": str(volume)},
     )
 
 
@@ -78,3 +78,25 @@ def test_pod_without_name_or_home_starts_again_with_its_volume(tmp_path: Path) -
 
         service.until(lambda: len(service.leaders("more")) == 2, "the new topic is led")
         assert service.topics() == {"jobs", "more"}
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("status", 3, "cannot be reached"),
+        ("context add mine --server http://127.0.0.1:9", 1, "set HOME or XDG_CONFIG_HOME"),
+        ("token create mine --role viewer --config kactl.toml --output mine", 2, "name a folder for secrets"),
+        ("doctor --config kactl.toml", 1, "tokens: failed"),
+    ],
+)
+def test_commands_without_a_home_work_or_say_why_not(command: str, code: int, error: str, tmp_path: Path) -> None:
+    require_places()
+    volume = volume_of(tmp_path)
+    config = volume / "kactl.toml"
+    config.write_text('node-id = 1\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n')
+    with running(tmp_path, Place(user=USER, groups=(USER, GROUP), writable=(volume,), environment={})) as service:
+        done = service.kactl(*command.replace("kactl.toml", str(config)).split())
+
+        assert done.code == code, done.text
+        (line,) = [line for line in done.text.splitlines() if line.startswith("error: ")]
+        assert error in line

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kactl.config.settings import Config
+from kactl.errors import BadConfig
 from kactl.runtime.listening import is_local
 
-from .run_file import run_folder, state_folder
+from .run_file import KEY, run_folder, state_folder
 
 KEY_FILE: Final = "ticket.key"
 LOCAL_FILE: Final = "local.token"
@@ -34,7 +35,11 @@ class Places(NamedTuple):
 
 
 def places_of(config: Config) -> Places:
-    """Returns the paths. A server makes a token for its own user if nothing else is configured."""
+    """Returns the paths. A server makes a token for its own user if nothing else is configured.
+
+    Raises:
+        BadConfig: there is no folder for secrets.
+    """
     folder = security_folder(config)
     is_alone = not config.api.tokens and is_local(config.api.address.host)
     return Places(
@@ -47,7 +52,14 @@ def places_of(config: Config) -> Places:
 
 
 def security_folder(config: Config) -> Path:
-    """Returns the folder for secrets."""
+    """Returns the folder for secrets.
+
+    Raises:
+        BadConfig: none is configured, and the user has no home folder.
+    """
     if config.security.folder:
         return Path(config.security.folder)
-    return state_folder() / f"{_UNUSUAL.sub('_', config.cluster)}-{config.node_id}"
+    state = state_folder()
+    if state is None:
+        raise BadConfig(KEY, "this user has no home folder: name a folder for secrets, or set HOME or XDG_STATE_HOME")
+    return state / f"{_UNUSUAL.sub('_', config.cluster)}-{config.node_id}"

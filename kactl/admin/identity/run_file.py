@@ -39,15 +39,23 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ca: str = ""
 
 
-def state_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Returns the folder for the state of programs of this user."""
+def state_folder(env: Mapping[str, str] | None = None) -> Path | None:
+    """Returns the folder for the state of programs of this user; None without a home folder, as in a container."""
     home = (os.environ if env is None else env).get("XDG_STATE_HOME") or ""
-    return (Path(home) if home.startswith("/") else Path.home() / ".local" / "state") / "kactl"
+    try:
+        return (Path(home) if home.startswith("/") else Path.home() / ".local" / "state") / "kactl"
+    except RuntimeError:
+        return None
 
 
 def run_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Returns the folder of the run files."""
-    return state_folder(env) / "run"
+    """Returns the folder of the run files. Without a home folder it is one for temporary files.
+
+    A file that another user has put there is not read, since it belongs to that user.
+    """
+    environment = os.environ if env is None else env
+    state = state_folder(environment) or Path(environment.get("TMPDIR") or "/tmp", f"kactl-{os.geteuid()}")
+    return state / "run"
 
 
 def base_name(host: str, port: int) -> str:
