@@ -235,7 +235,12 @@ class TopicCommands:
         )
         await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
-            await self._until(lambda: self._is_led(topic, count), f"electing leaders for topic {topic}", timeout_ms)
+            await self._until(
+                lambda: self._is_led(topic, count),
+                f"electing leaders for topic {topic}",
+                timeout_ms,
+                reason=lambda: self._reasons(topic, count),
+            )
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -261,17 +266,19 @@ class TopicCommands:
     async def _led(self, topic: str, count: int, timeout_ms: int) -> None:
         """Wait until each partition of a topic has a leader that has acknowledged its order."""
 
-        def progress() -> TopicProgress:
-            return progress_of(
-                self.cluster, topic, count=count, created=False, last_error=self.loop.context.channels.last_error
-            )
-
         await self._until(
-            lambda: not progress().waiting,
+            lambda: not self._progress(topic, count).waiting,
             f"electing leaders for topic {topic}",
             timeout_ms,
-            reason=lambda: "; ".join(progress().reasons),
+            reason=lambda: self._reasons(topic, count),
         )
+
+    def _progress(self, topic: str, count: int) -> TopicProgress:
+        last_error = self.loop.context.channels.last_error
+        return progress_of(self.cluster, topic, count=count, created=False, last_error=last_error)
+
+    def _reasons(self, topic: str, count: int) -> str:
+        return "; ".join(self._progress(topic, count).reasons)
 
     async def _until(
         self,

@@ -514,6 +514,8 @@ class EndpointUnreachable(KactlError):
 class NotReady(KactlError):
     """Raised by an application's handler: the replica cannot lead now, and another one should.
 
+        raise kactl.NotReady(retry_after_ms=5_000, reason="the cache is cold")
+
     Args:
         retry_after_ms: the time after which this replica may be elected again; 100 ms at least.
         reason: for log lines and reports.
@@ -596,7 +598,7 @@ class ActionTimedOut(KactlError):
     """An action did not finish in time; it may still do so.
 
     Args:
-        reason: what it waits for; may be empty.
+        reason: what it waits for, and the remedy; may be empty.
     """
 
     remedy = Remedy.READ_BACK
@@ -604,8 +606,8 @@ class ActionTimedOut(KactlError):
     http_status = 504
 
     def __init__(self, what: str, timeout_ms: float, reason: str = "") -> None:
-        waits = f" ({reason})" if reason else ""
-        super().__init__(f"{what} has taken more than {timeout_ms:g} ms{waits}; look again, or give it more time")
+        rest = f": {reason}" if reason else "; look again, or give it more time"
+        super().__init__(f"{what} has taken more than {timeout_ms:g} ms{rest}")
         self.what = what
         self.timeout_ms = timeout_ms
         self.reason = reason

@@ -13,11 +13,12 @@ import numpy as np
 
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
+from kactl.machines.explain import handler_text, reset_of
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import in_sync_against, offline_partitions
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbalance, some
 from kactl.state.table import Table
-from kactl.telemetry.health import NAMED_MAX, Channel, Facts, Limits, Partitions
+from kactl.telemetry.health import NAMED_MAX, Channel, Facts, FailedHandler, Limits, Partitions
 
 from .served_certificates import DAY_S
 from .service import Service
@@ -86,6 +87,7 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
             Channel(channel.broker.id, len(channel), channel.oldest_ms, channel.last_error)
             for channel in controller.channels.all()
         ),
+        failed_handlers=_failed_handlers(cluster),
         reassignments=service.progress.reassignments(cluster, limit_ms=limits.reassignment_stuck_ms),
         deletions=service.progress.deletions(cluster, limit_ms=limits.deletion_stuck_ms),
         without_id=tuple(sorted(cluster.without_id)),
@@ -179,6 +181,16 @@ def _is_new(table: Table) -> Bools:
 def _named(table: Table, selected: Bools) -> tuple[int, tuple[str, ...]]:
     rows = np.flatnonzero(selected)
     return len(rows), tuple(map(str, sorted(table.names(rows[:NAMED_MAX]))))
+
+
+def _failed_handlers(cluster: Cluster) -> tuple[FailedHandler, ...]:
+    """Returns the replicas whose handlers cannot serve; those that do not recover by themselves come first."""
+    failed = [
+        FailedHandler(str(name), broker, handler_text(report), reset_of(name, broker, report))
+        for name, broker, report in cluster.reported_replicas()
+        if report.status.is_failure
+    ]
+    return tuple(sorted(failed, key=lambda handler: (not handler.remedy, handler.partition, handler.broker)))
 
 
 def _dead(table: Table, registered: Collection[int]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ Derived from the cluster state by the rules of election. Read-only.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -27,6 +27,10 @@ _STATE_TEXT: Final = {
 }
 
 
+# Characters of a handler's reason, which is escaped already; several of them are in one text.
+DETAIL_SHOWN: Final = 300
+# Replicas whose reason is part of a verdict.
+_NAMED_MAX: Final = 3
 _HANDLER_TEXT: Final = {
     ReplicaStatus.NOT_READY: "its handler is not ready",
     ReplicaStatus.FAILED: "its handler has failed and is called again after a pause",
@@ -120,7 +124,7 @@ def explain_partition(cluster: Cluster, name: TopicPartition, moment: Moment = _
     view = cluster.table.view(row)
     candidates = tuple(_candidate(cluster, view, broker, moment) for broker in view.replicas)
     verdict, remedies = _verdict(cluster, view, candidates, moment)
-    remedies += _resets(cluster, view)
+    remedies = _resets(cluster, view) + remedies
     return Explanation(name.topic, name.partition, view.leader, verdict, remedies, candidates)
 
 
@@ -173,7 +177,9 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
     if state != "live":
         reasons.append(f"its broker {_STATE_TEXT[state]}")
     if failed:
-        reasons.append("its directory has failed" if report is None else _handler_text(report, moment))
+        registered = cluster.brokers.get(broker)
+        what = "application" if registered is not None and registered.incarnation else "directory"
+        reasons.append(f"its {what} has failed" if report is None else handler_text(report, moment))
     if not in_sync and view.leadership is not None:
         reasons.append("it is not in sync")
     if broker == view.leader:
@@ -183,29 +189,39 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
     else:
         verdict = "could lead"
     if report is not None and not report.status.is_failure:
-        verdict += f"; {_handler_text(report, moment)}"
+        verdict += f"; {handler_text(report, moment)}"
     if broker in moment.links:
         verdict += f"; {moment.links[broker]}"
     return Candidate(broker, state, in_sync, failed, not reasons, verdict)
 
 
-def _handler_text(report: ReplicaReport, moment: Moment) -> str:
-    detail = f" ({report.detail})" if report.detail else ""
+def handler_text(report: ReplicaReport, moment: Moment = _NO_MOMENT) -> str:
+    """Returns what a participant has reported about a handler, and the handler's own reason."""
+    detail = f" ({report.detail[:DETAIL_SHOWN]})" if report.detail else ""
     return f"{_HANDLER_TEXT[report.status]}{moment.since(report.since_ms)}{detail}"
 
 
 def _resets(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
-    """Returns the remedies for replicas with handlers that do not recover by themselves."""
+    """Returns the remedies for replicas with handlers that have failed."""
     remedies = []
     for broker in view.replicas:
         report = cluster.replica_report(view.name, broker)
-        if report is not None and report.status is ReplicaStatus.ERROR:
-            remedies.append(
-                f"when the cause is removed, use the replica again: kactl replica reset {view.name} --broker {broker}"
-            )
-        elif report is not None and report.status is ReplicaStatus.STUCK:
-            remedies.append(f"restart the process of broker {broker}: the call in it ignores its cancellation")
+        if report is None:
+            continue
+        if remedy := reset_of(view.name, broker, report):
+            remedies.append(remedy)
+        elif report.status is ReplicaStatus.FAILED:
+            remedies.append(f"correct the handler: the log of the process of broker {broker} has the traceback")
     return tuple(remedies)
+
+
+def reset_of(name: TopicPartition, broker: int, report: ReplicaReport) -> str:
+    """Returns the remedy for a handler that does not recover by itself; empty if it does."""
+    if report.status is ReplicaStatus.ERROR:
+        return f"when the cause is removed, use the replica again: kactl replica reset {name} --broker {broker}"
+    if report.status is ReplicaStatus.STUCK:
+        return f"restart the process of broker {broker}: the call in it ignores its cancellation"
+    return ""
 
 
 def _waits_for(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
@@ -245,7 +261,8 @@ def _verdict(
         return f"broker {view.leader} leads, but {leading.verdict.partition('although ')[2]}: an election is due", ()
     if view.leader != NO_LEADER:
         return f"broker {view.leader} leads, although it is not assigned", ()
-    return _leaderless(view, candidates)
+    reported = {broker for broker in view.replicas if cluster.replica_report(view.name, broker) is not None}
+    return _leaderless(view, candidates, reported)
 
 
 def _led(view: PartitionView, candidates: tuple[Candidate, ...], waits_for: str) -> tuple[str, tuple[str, ...]]:
@@ -264,14 +281,17 @@ def _led(view: PartitionView, candidates: tuple[Candidate, ...], waits_for: str)
     return f"{led}; the preferred replica {preferred.broker} cannot: {reason}", ()
 
 
-def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
+def _leaderless(
+    view: PartitionView, candidates: tuple[Candidate, ...], reported: Collection[int]
+) -> tuple[str, tuple[str, ...]]:
+    """Args: `reported`: participants that run, and whose handlers are not in their normal state."""
     online = [
         candidate for candidate in candidates if candidate.broker_state == "live" and not candidate.directory_failed
     ]
     if view.leadership is None:
         if view.state is PartitionState.NEW and not online:
             return (
-                "it never had a leader: none of its replicas is online",
+                f"it never had a leader: none of its replicas is online{_failed(candidates)}",
                 _link(candidates)
                 or _restore(candidates)
                 or (f"start one of the brokers {_listed(candidate.broker for candidate in candidates)}",),
@@ -280,7 +300,7 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
     stopping = [candidate for candidate in candidates if candidate.broker_state == "shutting_down"]
     fenced = [candidate for candidate in candidates if candidate.broker_state == "fenced"]
     known = [candidate.broker for candidate in (*online, *stopping, *fenced)]
-    lost = [broker for broker in view.isr if broker not in known]
+    lost = [broker for broker in view.isr if broker not in known and broker not in reported]
     remedies = [*_link(fenced), *_restore(candidate for candidate in stopping if candidate.in_sync)]
     if lost:
         remedies.append(f"bring back broker {' or '.join(map(str, lost))}, which has all records")
@@ -289,10 +309,16 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
             f"or let broker {online[0].broker} lead, which loses the records that it does not have:"
             f" kactl elect unclean -p {view.name}"
         )
-    elif len(stopping) + len(fenced) < len(candidates):
-        dead = _listed(candidate.broker for candidate in candidates if candidate.broker_state == "dead")
-        remedies.append(f"none of its replicas is online: start brokers {dead}")
-    return f"no leader: none of the in-sync replicas ({_listed(view.isr)}) is online", tuple(remedies)
+    elif dead := [candidate.broker for candidate in candidates if candidate.broker_state == "dead"]:
+        remedies.append(f"none of its replicas is online: start brokers {_listed(dead)}")
+    verdict = f"no leader: none of the in-sync replicas ({_listed(view.isr)}) is online{_failed(candidates)}"
+    return verdict, tuple(remedies)
+
+
+def _failed(candidates: Iterable[Candidate]) -> str:
+    """Returns the reasons of the first replicas whose handlers or directories have failed; empty if there are none."""
+    failed = [candidate for candidate in candidates if candidate.directory_failed]
+    return "".join(f"; broker {candidate.broker} {candidate.verdict}" for candidate in failed[:_NAMED_MAX])
 
 
 def _link(candidates: Iterable[Candidate]) -> tuple[str, ...]:

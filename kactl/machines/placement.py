@@ -23,6 +23,8 @@ from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested,
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
 from kactl.state.cluster import Cluster
 
+from .shortage import too_few
+
 
 def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:
     """Returns the requested topic with its assignment; nothing is changed.
@@ -61,7 +63,7 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
     if factor > len(live):
         raise InvalidReplicationFactor(
             "replication_factor",
-            f"{factor} replicas need {factor} live brokers, and there are {len(live)}{fenced_brokers(cluster)}",
+            too_few(cluster, [broker.id for broker in live], factor),
         )
     placed = place(live, partitions=count, replication_factor=factor, start=cluster.table.topic_count())
     return TopicRef(request.topic), dict(enumerate(map(Assignment, placed)))
@@ -100,8 +102,7 @@ def check_growth(
     if size > len(live):
         raise InvalidReplicationFactor(
             "partitions",
-            f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
-            f"{fenced_brokers(cluster)}",
+            f"the topic has {size} replicas: {too_few(cluster, [broker.id for broker in live], size)}",
         )
     circle = [broker.id for broker in _interleaved(live)]
     begin = next((circle.index(broker) for broker in existing[min(existing)].replicas if broker in circle), 0)
@@ -113,18 +114,6 @@ def usable_brokers(cluster: Cluster) -> list[Broker]:
     """Returns the brokers that may get replicas."""
     passed_over = cluster.shutting_down | cluster.fenced
     return [broker for id_, broker in cluster.brokers.items() if id_ not in passed_over]
-
-
-def fenced_brokers(cluster: Cluster) -> str:
-    """Returns the brokers that are passed over because the controller has not reached them, for an error."""
-    fenced = sorted(cluster.fenced)
-    if not fenced:
-        return ""
-    numbers = ", ".join(map(str, fenced))
-    return (
-        f": {len(cluster.brokers)} are registered, and {len(fenced)} of them fenced, since they have never linked to "
-        f"this controller: {numbers}. Let them reach it over its network"
-    )
 
 
 def _given(given: Sequence[Sequence[int]], count: int, size: int, cluster: Cluster) -> list[Assignment]:

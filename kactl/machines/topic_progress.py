@@ -1,6 +1,6 @@
 """Progress of a topic towards leaders that have acknowledged their orders."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -9,8 +9,9 @@ from kactl.messages.admin import TopicEnsureRequested, TopicProgress
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.state.cluster import Cluster
 
-from .explain import explain_partition
-from .placement import fenced_brokers, usable_brokers
+from .explain import explain_partition, handler_text
+from .placement import usable_brokers
+from .shortage import too_few, unusable
 
 # As many as an error message can name.
 NAMED_MAX: Final = 5
@@ -24,22 +25,11 @@ def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
     usable = {broker.id for broker in usable_brokers(cluster)}
     if asked.assignment is not None:
         named = {broker for assignment in asked.assignment.values() for broker in assignment.replicas}
-        return _unusable(cluster, named - usable)
+        return unusable(cluster, named - usable)
     wanted = 1 if asked.replication_factor is None else asked.replication_factor
     if len(usable) >= wanted:
         return ""
-    return f"{wanted} replicas need as many live brokers, and there are {len(usable)}{fenced_brokers(cluster)}"
-
-
-def _unusable(cluster: Cluster, brokers: Set[int]) -> str:
-    """Returns why some brokers cannot get replicas; empty if there are none."""
-    registered, fenced = brokers & cluster.brokers.keys(), brokers & cluster.fenced
-    reasons = {
-        "are not registered": brokers - registered,
-        "are fenced, since they have never linked to this controller": fenced,
-        "are drained or shutting down": registered - fenced,
-    }
-    return "; ".join(f"brokers {sorted(those)} {reason}" for reason, those in reasons.items() if those)
+    return too_few(cluster, usable, wanted)
 
 
 def progress_of(
@@ -75,10 +65,14 @@ def progress_of(
 def _reason(cluster: Cluster, name: TopicPartition, leader: int, last_error: Callable[[int], str]) -> str:
     if leader == NO_LEADER:
         explanation = explain_partition(cluster, name)
-        return f"{name} has no leader" + (f" ({explanation.verdict})" if explanation is not None else "")
+        if explanation is None:
+            return f"{name} has no leader"
+        return "; ".join((f"{name}: {explanation.verdict}", *explanation.remedies[:1]))
     if leader not in cluster.brokers:
         return f"{name}: its leader {leader} is not registered any more"
+    report = cluster.replica_report(name, leader)
+    state = "" if report is None else f": {handler_text(report)}"
     if cluster.table.row(name) in cluster.table.dirs_offline(leader):
-        return f"{name}: its leader {leader} has reported an error"
+        return f"{name}: its leader {leader} has reported an error{state}"
     error = last_error(leader)
-    return f"{name}: its leader {leader} has not acknowledged the order" + (f" ({error})" if error else "")
+    return f"{name}: its leader {leader} has not acknowledged the order{f' ({error})' if error else ''}{state}"

@@ -11,6 +11,7 @@ Source: Partition.maybeExpandIsr, Partition.maybeShrinkIsr.
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -21,7 +22,7 @@ import numpy as np
 from kactl.clock import Clock
 from kactl.errors import KactlError
 from kactl.model import NO_BROKER, Leadership, TopicPartition
-from kactl.runtime.logs import logger
+from kactl.runtime.logs import FailureLog, logger
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
@@ -141,6 +142,7 @@ class IsrKeeper:
         lag_ms: float,
     ) -> None:
         self._broker = broker
+        self._failures = FailureLog(log)
         self._hosted = hosted
         self._updater = updater
         self._clock = clock
@@ -182,9 +184,10 @@ class IsrKeeper:
             await self._pause.wait_open()
             try:
                 self._lagging.check()
-            except Exception:
+            except Exception as error:
                 # An error of the application's `in_sync` must not end the registration.
-                log.exception("broker %d could not check the members of its ISRs, and retries", self._broker)
+                text = "broker %d could not check the members of its ISRs, and retries"
+                self._failures.add(logging.ERROR, error, text, self._broker)
             self.schedule()
 
     async def _update(self) -> bool:
@@ -193,9 +196,9 @@ class IsrKeeper:
             return await self._submit_all()
         except KactlError as error:
             log.info("broker %d could not update its ISRs, and retries: %s", self._broker, error)
-        except Exception:
+        except Exception as error:
             # The outcome is unknown; the next check compares with the stored state.
-            log.exception("broker %d could not update its ISRs, and retries", self._broker)
+            self._failures.add(logging.ERROR, error, "broker %d could not update its ISRs, and retries", self._broker)
         return False
 
     async def _submit_all(self) -> bool:

@@ -8,6 +8,7 @@ A call that leads is cancelled when the lease ends, so that `stopped` is called 
 request are deferred to the next lease.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,7 +20,7 @@ from kactl.clock import Clock
 from kactl.errors import ErrorCode
 from kactl.messages.control import Shorts
 from kactl.model import TopicPartition
-from kactl.runtime.logs import logger
+from kactl.runtime.logs import FailureLog, logger
 from kactl.state.rows import Bools
 from kactl.stores.base import Names
 
@@ -58,6 +59,7 @@ class ListenerCalls:
     def open(self, start: StartTask) -> None:
         """Run all asynchronous calls by `start` from now on."""
         self._start = start
+        self._failures = FailureLog(log)
 
     def lease_ended(self) -> None:
         """Cancel a call that leads."""
@@ -87,8 +89,9 @@ class ListenerCalls:
                     break
                 try:
                     await self._call(call, name, position)
-                except Exception:
-                    log.exception("the listener failed for %s: the request is not carried out for this partition", name)
+                except Exception as failure:
+                    text = "the listener failed for %s: the request is not carried out for this partition"
+                    self._failures.add(logging.ERROR, failure, text, name)
                     error[position] = ErrorCode.KAFKA_STORAGE_ERROR
                     chosen[position] = False
                 if count % CALLS_PER_TURN == 0:

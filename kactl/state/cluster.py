@@ -11,7 +11,7 @@ it: states, a reassignment in progress, and deletion blockers.
 import collections
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -227,21 +227,20 @@ class Cluster:
         # A replica that has carried out an order since then serves again.
         return report if self.table.row(name) in self.table.dirs_offline(broker) else None
 
-    def replica_status_counts(self) -> Counter[ReplicaStatus]:
-        """Returns the number of replicas of participants in each status but READY, as far as they have reported."""
-        counts: Counter[ReplicaStatus] = Counter()
+    def reported_replicas(self) -> Iterator[tuple[TopicPartition, int, ReplicaReport]]:
+        """Yields the replicas that are not in their normal state, as participants report it, with their brokers."""
         for id_, broker in self._brokers.items():
-            statuses = self.replica_reports.statuses(broker)
-            if not statuses:
+            reports = self.replica_reports.of_broker(broker)
+            if not reports:
                 continue
             failed = set(self.table.dirs_offline(id_).tolist())
-            counts.update(
-                status
-                for name, status in statuses.items()
-                # As in `replica_report`.
-                if not status.is_failure or self.table.row(name) in failed
-            )
-        return counts
+            for name, report in reports.items():
+                if not report.status.is_failure or self.table.row(name) in failed:  # as in `replica_report`
+                    yield name, id_, report
+
+    def replica_status_counts(self) -> Counter[ReplicaStatus]:
+        """Returns the number of replicas of participants in each status but READY, as far as they have reported."""
+        return Counter(report.status for _, _, report in self.reported_replicas())
 
     def holders_of(self, name: TopicPartition) -> tuple[int, ...]:
         """Returns the registered broker whose leadership of a partition may not have ended, if there is one."""

@@ -80,10 +80,10 @@ class ReplicaReports:
             else:
                 del self._reports[broker]
 
-    def statuses(self, broker: Broker) -> dict[TopicPartition, ReplicaStatus]:
+    def of_broker(self, broker: Broker) -> dict[TopicPartition, ReplicaReport]:
         """Returns what the present registration of a broker has reported last, by partition."""
         reports = self._reports.get(broker.id, {})
-        return {name: report.status for name, report in reports.items() if report.broker_epoch == broker.epoch}
+        return {name: report for name, report in reports.items() if report.broker_epoch == broker.epoch}
 
     def of(self, name: TopicPartition, broker: Broker) -> ReplicaReport | None:
         """Returns the report of one replica under the present registration of its broker; None if it is normal."""

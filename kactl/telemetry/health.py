@@ -73,6 +73,20 @@ class Stuck(msgspec.Struct, frozen=True):
     first: tuple[tuple[str, str], ...] = ()
 
 
+class FailedHandler(msgspec.Struct, frozen=True):
+    """A replica whose handler cannot serve.
+
+    Attributes:
+        reason: with what the handler has raised.
+        remedy: empty if it is called again by itself.
+    """
+
+    partition: str
+    broker: int
+    reason: str
+    remedy: str = ""
+
+
 class Partitions(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of partitions, each with the first names."""
 
@@ -108,6 +122,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             None without one.
         listener_mismatches: differences between the listeners of brokers and those of kactl; None without Kafka
             listeners.
+        failed_handlers: those that have reported a failure, STUCK and ERROR first.
         standby_lag_ms: time for which the copy of the cluster has been out of date; 0 if it is current.
     """
 
@@ -129,6 +144,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     certificates: tuple[tuple[str, float], ...] | None = None
     listener_mismatches: tuple[str, ...] | None = None
+    failed_handlers: tuple[FailedHandler, ...] | None = None
     standby_lag_ms: float | None = None
     standby_detail: str = ""
 
@@ -283,6 +299,24 @@ def _drained_brokers(facts: Facts, limits: Limits) -> Check:
     return _counted("drained-brokers", len(brokers), 0, tuple(map(str, brokers))[:NAMED_MAX], "warn", undo)
 
 
+def _failed_handlers(facts: Facts, limits: Limits) -> Check:
+    """Handlers of participants that have raised, or whose call does not end."""
+    name, failed = "failed-handlers", facts.failed_handlers
+    if failed is None:
+        return Check(name=name, result="skip", detail="only the controller receives their reports")
+    final = [each.remedy for each in failed if each.remedy]
+    check = _counted(
+        name, len(failed), 0, tuple(f"{each.partition} on broker {each.broker}" for each in failed[:NAMED_MAX]),
+        "fail" if final else "warn",
+        final[0] if final else "correct the handler: the logs of these brokers' processes have the tracebacks",
+    )  # fmt: skip
+    if not failed:
+        return check
+    reasons = [f"{each.partition} on broker {each.broker}: {each.reason}" for each in failed[:3]]
+    more = f"; and {len(failed) - 3:,} more" if len(failed) > 3 else ""
+    return msgspec.structs.replace(check, detail="; ".join(reasons) + more)
+
+
 def _broker_request_backlog(facts: Facts, limits: Limits) -> Check:
     name = "broker-request-backlog"
     if facts.channels is None:
@@ -406,6 +440,7 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _stuck_deletions,
     _topic_ids,
     _under_replicated,
+    _failed_handlers,
     _drained_brokers,
     _preferred_imbalance,
     _event_queue_oldest,

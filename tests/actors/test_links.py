@@ -62,7 +62,9 @@ async def test_participant_on_another_network_is_passed_over_by_placement() -> N
         await cluster.link(1)
         await cluster.register(1, 2, 3)
 
-        with pytest.raises(InvalidReplicationFactor, match=r"1: 3 are registered, and 2 of them fenced.*: 2, 3"):
+        with pytest.raises(
+            InvalidReplicationFactor, match=r"3 are registered .* 1 of them can be used; broker 2, 3 is fenced"
+        ):
             await cluster.controller.create_topic("t", replication_factor=2)
         await cluster.controller.create_topic("t", replication_factor=1, timeout_ms=0)
         await settle()
@@ -231,7 +233,9 @@ async def test_ensured_topic_waits_for_a_participant_to_link() -> None:
         await cluster.link(1)
         await cluster.register(1, 2)
 
-        with pytest.raises(ActionTimedOut, match="there are 1: 2 are registered, and 1 of them fenced"):
+        with pytest.raises(
+            ActionTimedOut, match=r"2 are registered \(1, 2\), and 1 of them can be used; broker 2 is fenced"
+        ):
             await cluster.controller.ensure_topic("t", replication_factor=2, timeout_ms=50)
         # No time passes, and no other event follows the link.
         tasks.start_soon(partial(cluster.controller.ensure_topic, "t", replication_factor=2))
@@ -252,7 +256,7 @@ async def test_ensured_topic_waits_for_the_named_participants_to_link() -> None:
         await cluster.register(1, 2)
         ensure = partial(cluster.controller.ensure_topic, "t", assignment={0: [2, 1]})
 
-        with pytest.raises(ActionTimedOut, match=r"brokers \[2\] are fenced"):
+        with pytest.raises(ActionTimedOut, match="broker 2 is fenced"):
             await ensure(timeout_ms=50)
         tasks.start_soon(ensure)
         await settle()
@@ -272,7 +276,7 @@ async def test_ensured_topic_waits_for_the_end_of_a_drain() -> None:
         await cluster.controller.drain(2)
         ensure = partial(cluster.controller.ensure_topic, "t", assignment={0: [1, 2], 1: [1, 3]})
 
-        with pytest.raises(ActionTimedOut, match=r"\[3\] are not registered; brokers \[2\] are drained or"):
+        with pytest.raises(ActionTimedOut, match=r"broker 3 is not registered .*; broker 2 is drained or"):
             await ensure(timeout_ms=50)
         assert cluster.controller.partition(T0) is None
         tasks.cancel_scope.cancel()

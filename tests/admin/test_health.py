@@ -220,6 +220,7 @@ async def test_standby_reports_health_from_its_copy() -> None:
             "stuck-deletions",
             "topic-ids",
             "broker-request-backlog",
+            "failed-handlers",
             "broker-listeners",
             "certificates",
         }

@@ -101,7 +101,7 @@ def test_dry_run_creates_no_topic(up: Up) -> None:
         (["describe", "nowhere"], 1, "there is no topic nowhere"),
         (["create", "a b"], 1, "only ASCII letters"),
         (["describe", ""], 2, "an argument is empty: write the name of a topic"),
-        (["create", "wide", "--replication-factor", "9"], 1, "9 replicas need 9 live brokers, and there are 3"),
+        (["create", "wide", "--replication-factor", "9"], 1, "9 replicas need 9 brokers, 3 are registered (1, 2, 3)"),
         (["create", "odd", "--assignment", "0:1,7"], 1, "brokers [7] are not registered"),
         (["create", "odd", "--assignment", "0=1"], 2, "write 0:1,2,3"),
         (["create", "odd", "--assignment", "1:1"], 2, "numbered from 0 without a gap"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kactl.config.settings import HealthConfig
-from kactl.telemetry.health import Channel, Check, Facts, Limits, Partitions, Stuck, checks, status_of
+from kactl.telemetry.health import Channel, Check, Facts, FailedHandler, Limits, Partitions, Stuck, checks, status_of
 
 PARTITIONS = Partitions(
     total=1000,
@@ -27,7 +27,10 @@ HEALTHY = Facts(
     reassignments=Stuck(0, 0),
     deletions=Stuck(0, 0),
     without_id=(),
+    failed_handlers=(),
 )
+FAILED = FailedHandler("a-0", 2, "its handler has failed (lead: boom)")
+STUCK = FailedHandler("a-1", 3, "a call of its handler does not end", "restart the process of broker 3")
 
 
 def with_fields(facts: Facts, **fields: Any) -> Facts:
@@ -78,6 +81,15 @@ def test_facts_without_failures_are_healthy() -> None:
         ("unreachable-brokers", {"channels": (Channel(2, 1, 9_999.0, "refused"),)}, "pass", ""),
         ("unreachable-brokers", {"channels": (Channel(2, 1, 99_999.0, ""),)}, "pass", ""),
         ("drained-brokers", {"drained": (2,)}, "warn", "2"),
+        (
+            "failed-handlers",
+            {"failed_handlers": (FAILED,)},
+            "warn",
+            "a-0 on broker 2: its handler has failed (lead: boom)",
+        ),
+        ("failed-handlers", {"failed_handlers": (STUCK, FAILED)}, "fail", "a-1 on broker 3: a call of its handler"),
+        ("failed-handlers", {"failed_handlers": (FAILED,) * 12}, "warn", "; and 9 more"),
+        ("failed-handlers", {"failed_handlers": None}, "skip", "only the controller"),
         ("broker-request-backlog", {"channels": (Channel(2, 101, 5.0, "slow"),)}, "warn", "broker 2: slow"),
         ("broker-request-backlog", {"channels": None}, "skip", "only the controller"),
         ("event-queue-oldest", {"queue_oldest_ms": 501.0}, "warn", "depth"),

@@ -8,6 +8,7 @@ The actor has the state and the leadership. `OrderQueue` has the orders that wai
 `HandlerFailures` has the pauses after failures and the reports to the controller.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -118,8 +119,9 @@ class PartitionActor:
             return
         try:
             self.handler.lease_lost(leader)
-        except Exception:
-            log.exception("lease_lost of the handler of %s has failed; its tasks are cancelled", self.name)
+        except Exception as error:
+            text = "lease_lost of the handler of %s has failed; its tasks are cancelled"
+            self._environment.failure_log.add(logging.ERROR, error, text, self.name)
         self._calls.cancel()
         self._signal.set()
 
@@ -356,7 +358,7 @@ class PartitionActor:
         if is_busy and (error is None or is_cancelled()):
             self._failures.report(order.leader_epoch, ReplicaStatus.READY)
         if error is not None and is_cancelled():
-            log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=error)
+            self._log_late_failure(what, error)
         elif error is not None:
             self._fail(order, what, error)
         return error is None and not is_cancelled()
@@ -378,7 +380,7 @@ class PartitionActor:
         await self._calls.end(phase)
         if self._is_superseded() or lost:
             if phase.error is not None:
-                log.warning("%s of the handler of %s has failed while it ended", what, self.name, exc_info=phase.error)
+                self._log_late_failure(what, phase.error)
             return lost and not self._is_superseded()
         # A task of a leader that was cancelled by something else cancels the call, and leaves no error.
         self._fail(order, what, phase.error or InnerCancellation())
@@ -392,6 +394,10 @@ class PartitionActor:
             self.state = HandlerState.ENDING
 
     # -- failures
+
+    def _log_late_failure(self, what: str, error: Exception) -> None:
+        text = "%s of the handler of %s has failed while it ended"
+        self._environment.failure_log.add(logging.WARNING, error, text, what, self.name)
 
     async def _wait_for_stuck(self, order: Order) -> None:
         """Refuse all orders until a call has ended that ignores its cancellation."""

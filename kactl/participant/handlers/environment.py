@@ -9,6 +9,7 @@ from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease
 from kactl.participant.leases.watchdog import Watchdog
+from kactl.runtime.logs import FailureLog
 
 from .handler import Follower, PartitionHandler
 from .orders import Order
@@ -33,6 +34,7 @@ class Environment(Protocol):
     transition_timeout_ms: float
     margin_ms: float
     watchdog: Watchdog
+    failure_log: FailureLog
 
     def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
         """Start a task that lives as long as the participant."""

@@ -6,6 +6,7 @@
 `PartitionActor` carries out no order to lead during a back-off. In ERROR it only carries out stops.
 """
 
+import logging
 import math
 from typing import Final
 
@@ -90,19 +91,26 @@ class HandlerFailures:
             what: names the call.
         """
         detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
+        failed = self._environment.failure_log
         if self._lasting is not None:
-            log.error("%s of the handler of %s has failed, which is in ERROR", what, self._name, exc_info=error)
+            failed.add(logging.ERROR, error, "%s of the handler of %s has failed, which is in ERROR", what, self._name)
             self.report(leader_epoch, ReplicaStatus.ERROR, detail)
         elif self.is_final(error):
-            log.error("the handler of %s has failed %d times in a row: reset the replica to use it again", self._name,
-                      self._count + 1, exc_info=error)  # fmt: skip
+            failed.add(
+                logging.ERROR,
+                error,
+                "%s of the handler of %s has failed, %d failures in a row: reset the replica to use it again",
+                what,
+                self._name,
+                self._count + 1,
+            )
             self.report(leader_epoch, ReplicaStatus.ERROR, detail)
         elif isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self._name, error)
             self.report(leader_epoch, ReplicaStatus.NOT_READY, detail)
             self._begin_back_off(leader_epoch, max(error.retry_after_ms, NOT_READY_MS_MIN))
         else:
-            log.error("%s of the handler of %s has failed", what, self._name, exc_info=error)
+            failed.add(logging.ERROR, error, "%s of the handler of %s has failed", what, self._name)
             self.report(leader_epoch, ReplicaStatus.FAILED, detail)
             self._begin_back_off(leader_epoch, BACKOFFS_MS[self._count])
             self._count += 1

@@ -16,6 +16,7 @@ from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import ENDED, Lease
 from kactl.participant.leases.token import FencingToken
 from kactl.participant.leases.watchdog import Watchdog
+from kactl.runtime.logs import FailureLog, logger
 from kactl.state.rows import Bools
 from kactl.stores.base import Names
 
@@ -26,6 +27,8 @@ from .phase import StartTask
 from .reporter import Reporter
 from .results import Results
 from .waiting import Slots
+
+log = logger(__name__)
 
 # Beyond this number, transitions wait for each other: preparing to lead usually means I/O.
 HANDLERS_PARALLEL: Final = 64
@@ -82,6 +85,7 @@ class HandlerHosting:
         self.transition_timeout_ms = transition_timeout_ms
         self.margin_ms = 0.0
         self.watchdog = watchdog or Watchdog()
+        self.failure_log = FailureLog(log)
         self._make = make
         self._start: StartTask | None = None
         self._reporter: Reporter | None = None
