@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kactl.config.controller_settings import ControllerSettings
     from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import (
+        ActionTimedOut,
         BadRequest,
         ControllerFailed,
         ErrorCode,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from kactl.transports.tcp.tls import Tls
 
 __all__ = [
+    "ActionTimedOut",
     "AnyEvent",
     "Assignment",
     "BadRequest",
@@ -147,6 +149,7 @@ _HOME = {
     "actors.system": ("Controller", "Snapshot"),
     "clock": ("Clock", "SystemClock"),
     "errors": (
+        "ActionTimedOut",
         "BadRequest",
         "ControllerFailed",
         "ErrorCode",

@@ -34,7 +34,12 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class MemoryHub:
-    """The `Network` of one process and one event loop."""
+    """The `Network` of one process and one event loop.
+
+        kactl.Participant(1, store=controller.store, hub=controller.hub, handler=Shard)
+
+    A controller without a network has one of its own, as `controller.hub`.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}

@@ -22,6 +22,8 @@ KAFKA_DEFAULT: Final = 1
 class ControllerSettings:
     """Settings of one controller instance. They do not change during its life.
 
+        kactl.Controller(1, store=store, settings=kactl.ControllerSettings(auto_balance=False))
+
     Attributes:
         level: the protocol level of the brokers: whether topics have ids, leaders propose their ISRs, and so on. Text
             such as `3.9` is read as in a broker's configuration.

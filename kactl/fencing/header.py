@@ -19,7 +19,9 @@ Advance = Callable[[str, int], int]
 
 
 def headers(leader: Leader) -> dict[str, str]:
-    """Returns the headers of a request by a leader.
+    """Returns the headers of a request by a leader, for a server with a `HeaderFence`.
+
+        await client.put(url, headers=headers(leader), ...)
 
     Raises:
         LeadershipLost: the lease has ended.
@@ -30,6 +32,9 @@ def headers(leader: Leader) -> dict[str, str]:
 
 class HeaderFence:
     """Compares the tokens of requests in a server.
+
+        fence = HeaderFence()
+        token = fence.admit(request.headers)  # StaleToken: answer 409
 
     A server with several processes needs `advance`, since each process would keep a highest token of its own.
 

@@ -51,7 +51,12 @@ class ObjectStore(Protocol):
 
 
 class PutIfMatch:
-    """Writes objects that only the latest leader may replace."""
+    """Writes objects that only the latest leader may replace.
+
+        await PutIfMatch(store).put(leader, "state.json", content)
+
+    The token is in the metadata of each object.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

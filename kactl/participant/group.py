@@ -27,7 +27,12 @@ PARTICIPANTS_MAX: Final = 1_000
 
 
 class Participants:
-    """Participants with the ids 1 to `count`. They start together, and end in reverse order.
+    """Participants with the ids 1 to `count` in one process, for tests and examples.
+
+        async with kactl.Participants(3, store=controller.store, hub=controller.hub, handler=Shard) as participants:
+            await participants.kill(1)
+
+    They start together, and end in reverse order.
 
     Args:
         listener: returns the listener of the participant with that id.

@@ -6,7 +6,9 @@ from kactl.model import TopicPartition
 
 
 class Listener:
-    """Base class for an application's callbacks. Override those that you need; every method may be `async` as well.
+    """Callbacks for programs that apply Kafka's requests themselves. Others use `PartitionHandler`.
+
+    Override the methods that you need; every method may be `async` as well.
 
     The participant carries out one request at a time and waits for each call, so a call that hangs delays the others,
     for `transition_timeout_ms` at most; then it is cancelled, and counts as one that raised. At the end of the lease a

@@ -62,10 +62,17 @@ _LINK_POLL_MS: Final = 20
 
 
 class Participant(TopicRequests, Views):
-    """A broker in this process.
+    """A participant in this process: a handler leads the partitions that the controller gives to it.
 
-        async with Participant(1, store=store, hub=hub, listener=MyBroker()) as participant:
-            ...
+        class Shard(kactl.PartitionHandler):
+            async def lead(self, leader: kactl.Leader) -> None:
+                ...  # until it is cancelled
+
+        network = kactl.TcpNetwork(controllers=["10.0.0.1:7373"])
+        async with kactl.Participant(1, network=network, handler=Shard) as participant:
+            await participant.ensure_topic("shards", partitions=12)
+
+    In the process of the controller, `store=controller.store, hub=controller.hub` replace the network.
 
     Args:
         broker_id: not negative, and not used by another broker.
@@ -75,7 +82,8 @@ class Participant(TopicRequests, Views):
         network: any other network, in place of `hub`.
         controllers: addresses of the controllers, `host:port`, for a network that does not know them.
         endpoints: the addresses of the broker for its registration. The participant does not listen on them.
-        listener: the callbacks for partitions to lead, to follow and to stop.
+        listener: callbacks for partitions to lead, to follow and to stop, in place of a handler: for programs that
+            apply Kafka's requests themselves.
         in_sync: (partition, follower) -> whether the follower has caught up with this leader. Called repeatedly for
             followers that are out of sync, and at intervals for those in sync. None: every follower has caught up.
         alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
@@ -84,8 +92,8 @@ class Participant(TopicRequests, Views):
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.
-        handler: returns the code of a partition, in place of a listener. It is called for the first order that concerns
-            the partition.
+        handler: the class of the code for a partition, or a function that returns an object of it. It is called for the
+            first order that concerns the partition.
         handlers_parallel: how many handlers may prepare or stop at once.
         transition_timeout_ms: how long one of them, or an asynchronous call of the listener, may take.
         lease: settings of the lease under which this participant leads.

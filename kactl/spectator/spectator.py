@@ -43,7 +43,8 @@ _FOREVER_MS: Final = 2**31
 class Spectator:
     """Routing table of a program that hosts no partitions.
 
-        async with kactl.Spectator(hub=hub) as spectator:
+        network = kactl.TcpNetwork(controllers=["10.0.0.1:7373"])
+        async with kactl.Spectator(network=network) as spectator:
             route = spectator.leader("orders", 7, max_age_ms=5_000)
 
     The table is kept, and its age grows, while no controller can be reached.

@@ -162,7 +162,9 @@ class Session(Protocol):
 
 
 class Store(Protocol):
-    """One client of a store; see the module docstring for the common semantics.
+    """One client of a store: pass a SqliteStore, an EtcdStore or a MemoryStore to the controller.
+
+    The interface is for authors of other stores; the module docstring has the common semantics.
 
     Every method may raise StoreUnavailable, or SessionExpired if the client's own session was lost.
     """

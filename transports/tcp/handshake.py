@@ -39,6 +39,7 @@ from .link import Link, LinkClosed
 # Versions of the protocol that this release speaks.
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
+_SAME: Final = "give the same secret= to all programs of the cluster"
 CONTROL, PEER, VERIFY = "control", "peer", "verify"
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
@@ -166,7 +167,7 @@ async def dial(
     check_certificate(link, theirs, credentials)
     values = (sent, bytes(challenge.claims))
     if credentials.secret is not None and not is_proof(challenge.proof, credentials.secret, "listener", *values):
-        raise NotAuthorized(f"{link.what} does not know the shared secret of this program")
+        raise NotAuthorized(f"{link.what} does not know the shared secret of this program: {_SAME}")
     own = b"" if credentials.secret is None else proof(credentials.secret, "dialer", *values)
     with contextlib.suppress(LinkClosed):  # the reason is in a message that has arrived
         _send(link, Proof(own))
@@ -194,7 +195,7 @@ async def accept(link: Link, answer: Callable[[Hello], Hello], credentials: Cred
         check_certificate(link, theirs, credentials)
         theirs_proof: Proof = wire.decode(await _receive(link), _PROOF)
         if credentials.secret is not None and not is_proof(theirs_proof.proof, credentials.secret, "dialer", *values):
-            raise NotAuthorized(f"{theirs.identity} does not know the shared secret of {ours.identity}")
+            raise NotAuthorized(f"{theirs.identity} does not know the shared secret of {ours.identity}: {_SAME}")
     except (LinkClosed, MalformedMessage):
         raise
     except KactlError as error:

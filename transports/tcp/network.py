@@ -55,8 +55,9 @@ def _checked(secret: Secret | bytes | str) -> Secret:
 class TcpNetwork:
     """The `Network` of programs on any hosts.
 
-        network = kactl.TcpNetwork(listen="10.0.0.1:7373", tls=kactl.Tls(ca="ca.pem", cert="c.pem", key="c.key"))
-        async with kactl.Controller(1, store=store, network=network): ...
+        tls = kactl.Tls(ca="ca.pem", cert="c.pem", key="c.key")
+        async with kactl.Controller(1, store=store, network=kactl.TcpNetwork(listen="10.0.0.1:7373", tls=tls)): ...
+        kactl.Participant(2, network=kactl.TcpNetwork(controllers=["10.0.0.1:7373"], tls=tls), handler=Shard)
 
     Args:
         listen: address to listen on, `host:port`; `[::]:7373` for all of IPv6 and IPv4. Port 0 chooses one, see

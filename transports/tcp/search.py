@@ -62,7 +62,9 @@ class ControllerSearch:
 
     def why_not(self) -> str:
         """Returns each address with its reason."""
-        listed = "; ".join(f"{address}: {reason}" for address, reason in self.reasons.items())
+        listed = "; ".join(
+            reason if reason.startswith(address) else f"{address}: {reason}" for address, reason in self.reasons.items()
+        )
         return listed or "no controller has been reached yet"
 
     async def find(self) -> Found | None:

@@ -24,6 +24,8 @@ Path = str | os.PathLike[str]
 class Tls:
     """Files of a certificate, its key, and the authority that signs the certificates of the cluster.
 
+        kactl.TcpNetwork(listen="10.0.0.1:7373", tls=kactl.Tls(ca="ca.pem", cert="c.pem", key="c.key"))
+
     Args:
         ca: certificates of the authority, in PEM.
         cert: this program's certificate, with its chain, in PEM.

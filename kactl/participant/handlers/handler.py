@@ -7,7 +7,7 @@ from kactl.participant.leases.leader import Leader
 
 
 class Follower:
-    """One followership: this participant follows a leader under one leader epoch.
+    """One followership, the argument of `PartitionHandler.follow`: a leader to follow, under one leader epoch.
 
     Attributes:
         leader: the broker to follow; None if the partition has no leader.
@@ -49,7 +49,13 @@ class Follower:
 
 
 class PartitionHandler:
-    """One replica of a partition. Override the methods that you need.
+    """The code for one replica of a partition. Override the methods that you need; most programs need `lead`.
+
+        class Shard(kactl.PartitionHandler):
+            async def lead(self, leader: kactl.Leader) -> None:
+                while True:
+                    leader.check()  # before each step that only a leader may do
+                    await work(self.partition, token=leader.token)
 
     One object serves one hosted partition. It is made for the first order that concerns the partition, and kept until
     the replica is deleted. The next replica of the partition, which may be of another topic, has another object. Its

@@ -15,7 +15,11 @@ from .token import FencingToken
 
 
 class Leader:
-    """One leadership: a partition under one leader epoch, as long as the lease of the participant lasts.
+    """One leadership, the argument of `PartitionHandler.lead`: a partition under one leader epoch.
+
+        leader.check()  # raises if the leadership, or the lease of the participant, has ended
+        with kactl.fencing.fenced(connection, leader, "jobs-3") as tx:  # a write that no earlier leader can repeat
+            tx.execute(...)
 
     Attributes:
         partition: the partition that this participant leads.

@@ -38,6 +38,8 @@ _WAIT_SHARE: Final = Fraction(2, 3)
 class LeaseConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the leases of one participant. T is the timeout of its session.
 
+        kactl.Participant(1, network=network, handler=Shard, lease=kactl.LeaseConfig(watchdog="process"))
+
     Attributes:
         clock_drift: the part by which the rates of any two clocks involved may differ, 0 <= x < 0.5. The default covers
             clocks that are not synchronised, or are being corrected.

@@ -7,7 +7,7 @@ from kactl.model import ZERO_ID
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FencingToken:
-    """Higher for every later leadership of a partition of the same topic id.
+    """Token of a leadership, `leader.token`: higher for every later leadership of a partition of the same topic id.
 
     A resource that keeps the highest token which it has seen, and rejects lower ones, is safe against a leader that
     acts too late, whatever its clock shows. A resumed leadership has the token that it had before.

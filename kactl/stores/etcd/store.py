@@ -63,7 +63,12 @@ MAX_IN_FLIGHT: Final = 4
 
 
 class EtcdStore:
-    """One client of the store; see `kactl.stores.base.Store` for the methods.
+    """Store in etcd, for programs on several hosts.
+
+        store = kactl.EtcdStore(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+        async with kactl.Controller(1, store=store) as controller: ...
+
+    The controller opens and closes it.
 
     Args:
         endpoints: `http://host:port` or `https://host:port` of one or several members.

@@ -19,7 +19,11 @@ from .requests import MemoryRequests
 
 
 class MemoryStore(MemoryRequests):
-    """One client of a `MemoryState`; see `kactl.stores.base.Store` for the methods.
+    """Store in memory, for tests, and for clusters that may forget everything when their process ends.
+
+        async with kactl.Controller(1) as controller: ...  # has such a store, as controller.store
+
+    Clients of one `MemoryState` share its content.
 
     Args:
         state: shared with other clients; a new one if None.

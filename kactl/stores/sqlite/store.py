@@ -50,7 +50,11 @@ from .thread import DatabaseThread
 
 
 class SqliteStore:
-    """One client of the store in a file.
+    """Store in a file, for the programs of one host.
+
+        async with kactl.Controller(1, store=kactl.SqliteStore("cluster.db")) as controller: ...
+
+    The controller opens and closes it.
 
     Args:
         path: the file; it is created if it does not exist, in an existing folder. A relative path counts from the

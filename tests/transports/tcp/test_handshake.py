@@ -139,7 +139,9 @@ async def test_secret_opens_the_link() -> None:
 async def test_participant_with_another_secret_is_refused(secret: bytes | None) -> None:
     office = ContractOffice()
     async with controller(office, secret=SECRET) as network, participant(network.address, secret=secret) as link:
-        assert "secret" in await reason_of(link)
+        reason = await reason_of(link)
+        assert "give the same secret= to all programs" in reason
+        assert reason.count(str(network.address)) == 1
     assert office.open == []
 
 
