@@ -175,14 +175,19 @@ class InvalidTopic(BadRequest):
 
 
 class TopicExists(KactlError):
-    """A topic of that name exists already; it was not changed."""
+    """A topic of that name exists already; it was not changed.
+
+    Args:
+        difference: from the requested one, and the remedy.
+    """
 
     code = ErrorCode.TOPIC_ALREADY_EXISTS
     http_status = 409
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, difference: str = "") -> None:
         # Users' scripts search for "Topic 'a' already exists."
-        super().__init__(f"Topic {topic!r} already exists. Choose another name, or describe the one that is there")
+        rest = difference or "Choose another name, or describe the one that is there"
+        super().__init__(f"Topic {topic!r} already exists. {rest}")
         self.topic = topic
 
 

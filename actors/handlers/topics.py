@@ -216,8 +216,10 @@ class TopicEvents(Handlers):
         known = self.cluster.table.topic(name)
         if name in self.cluster.topics_to_delete:
             raise TopicBeingDeleted(name)
-        if known is not None and len(self.cluster.table.rows_of(known)) != event.count:
-            raise TopicExists(name)
+        if known is not None and (count := len(self.cluster.table.rows_of(known))) != event.count:
+            remedy = f", or add some: kactl topic add-partitions {name} --partitions {event.count}"
+            asked = f"It has {count} partitions, and {event.count} were requested: ensure it with partitions={count}"
+            raise TopicExists(name, asked + (remedy if event.count > count else ""))
         if known is None or name in self.cluster.awaited:
             self.cluster.awaited[name] = now_ms + AWAITED_MS
         if known is None and (missing := missing_brokers(self.cluster, event)):

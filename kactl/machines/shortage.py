@@ -16,8 +16,9 @@ def too_few(cluster: Cluster, usable: Collection[int], wanted: int) -> str:
     """Returns why there are not enough brokers for a number of replicas, with those that are missing."""
     registered, held = cluster.brokers.keys(), np.unique(cluster.table.column("replicas")).tolist()
     missing = unusable(cluster, ({*registered, *held} - {NO_BROKER}) - set(usable))
+    are = "is" if len(registered) == 1 else "are"
     return (
-        f"{wanted} replicas need {wanted} brokers, {len(registered)} are registered ({_listed(registered)}), and "
+        f"{wanted} replicas need {wanted} brokers, {len(registered)} {are} registered ({_listed(registered)}), and "
         f"{len(usable)} of them can be used{missing and '; '}{missing}: start {wanted - len(usable)} more, or choose a "
         "lower replication factor"
     )

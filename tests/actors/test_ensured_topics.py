@@ -109,7 +109,7 @@ async def test_ensuring_twice_creates_once(clock: ManualClock) -> None:
         assert len(view.replicas) == 3
         with pytest.raises(TopicExists):
             await controller.ensure_topic("orders", partitions=3)
-        with pytest.raises(TopicExists):
+        with pytest.raises(TopicExists, match="were requested: ensure it with partitions="):
             await controller.ensure_topic("orders", assignment={0: [1]})
         with pytest.raises(BadRequest):
             await controller.ensure_topic("other", partitions=0)

@@ -228,7 +228,8 @@ def common_version(ours: Hello, theirs: Hello) -> int:
     """
     if ours.cluster != theirs.cluster:
         raise ProtocolMismatch(
-            f"{theirs.identity} belongs to cluster {theirs.cluster!r}, and {ours.identity} to {ours.cluster!r}"
+            f"{theirs.identity} belongs to cluster {theirs.cluster!r}, and {ours.identity} to {ours.cluster!r}: "
+            "give the same cluster= to both, or connect to another address"
         )
     version = min(ours.maximum, theirs.maximum)
     if version < max(ours.minimum, theirs.minimum):
