@@ -96,7 +96,7 @@ class RouteLog:
         has_route = (topic >= 0) & (leader_epoch != NO_EPOCH)
         queued = table.queued(np.flatnonzero(has_route))
         has_route[queued] = False
-        ready = has_route & readiness.of(topic, partition, leader_epoch)
+        ready = has_route & readiness.of(topic, partition, leader_epoch, table.led_since())
         before, had_route = self._columns, self._seq > 0
         other = (before["topic"] != topic) | (before["partition"] != partition)
         changed = has_route & (

@@ -43,6 +43,8 @@ class PartitionStates:
         previous: int32[n], the leader before the change that made the request; NO_BROKER if there was none or it is not
             known. Only in LeaderAndIsr; None if none is known.
         reason: int32[n], index into the reasons of the request; None if all rows have the first one.
+        unbroken: int32[n], under how many leader epochs directly before this one the leader was the same, as far as the
+            controller knows. Only in LeaderAndIsr; None if it is 0 for all rows.
     """
 
     topics: Sequence[TopicRef]
@@ -62,6 +64,7 @@ class PartitionStates:
     hold: Bools | None = None
     previous: Ints | None = None
     reason: Ints | None = None
+    unbroken: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.partition)

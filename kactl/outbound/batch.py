@@ -17,7 +17,7 @@ Source: the classic controller's AbstractControllerBrokerRequestBatch.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose
 
 from .fan_out import FanOut
 from .request_columns import (
+    OPTIONAL,
     LeadershipColumns,
     RequestColumns,
     ascends,
@@ -78,6 +79,7 @@ class _Lead(NamedTuple):
         hold: bool[n], or None if no leader has to wait.
         previous: int32[n], or None if no earlier leader is known.
         reason: int32[n], the number of the reason in the batch, or None if it is 0.
+        unbroken: int32[n], as in PartitionStates.
     """
 
     rows: Rows
@@ -86,6 +88,7 @@ class _Lead(NamedTuple):
     hold: Bools | None
     previous: Ints | None = None
     reason: Ints | None = None
+    unbroken: Ints | None = None
 
     @classmethod
     def joined(cls, leads: list["_Lead"]) -> "_Lead | None":
@@ -98,7 +101,7 @@ class _Lead(NamedTuple):
         width = len(rows.replicas)
         notify = np.concatenate([padded(lead.notify, width) for lead in leads], axis=1)
         sizes = [len(lead.rows) for lead in leads]
-        optional = {name: joined_optional(name, [getattr(lead, name) for lead in leads], sizes) for name in _OPTIONAL}
+        optional = {name: joined_optional(name, [getattr(lead, name) for lead in leads], sizes) for name in OPTIONAL}
         return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]), **optional)
 
     def once(self, registered: Iterable[int]) -> tuple[LeadershipColumns, Ints, RowNumbers]:
@@ -109,7 +112,7 @@ class _Lead(NamedTuple):
         lead = self
         order = order_of(lead.rows.topic, lead.rows.partition)
         if order is not None:
-            columns = {name: getattr(lead, name) for name in _OPTIONAL}
+            columns = {name: getattr(lead, name) for name in OPTIONAL}
             optional = {name: None if column is None else column[order] for name, column in columns.items()}
             lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order], **optional)
         brokers, positions = pairs(lead.rows.replicas, lead.notify)
@@ -127,13 +130,8 @@ class _Lead(NamedTuple):
             removing=listed(rows.removing, rows),
             recovering=rows.recovering,
             flag=self.is_new,
-            hold=self.hold,
-            previous=self.previous,
-            reason=self.reason,
+            **{name: getattr(self, name) for name in OPTIONAL},
         )
-
-
-_OPTIONAL: Final = ("hold", "previous", "reason")
 
 
 class RequestBatch:
@@ -197,13 +195,14 @@ class RequestBatch:
         hold = holds.held(cluster.table.hold_columns(), rows.index, rows.leader) if holds.is_used else None
         if hold is not None and first is not None:
             hold &= ~first
-        reason = None
+        reason = unbroken = None
         if holds.participants:
             reason = self._reason_column(self._reason(strategy), len(rows))
+            unbroken = holds.unbroken(cluster.table.hold_columns(), rows.index, rows.leader_epoch)
         else:
-            previous = None  # Kafka's brokers need neither
+            previous = None  # Kafka's brokers need none of them
         is_new = np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))
-        self._lead.append(_Lead(rows, notify, is_new, hold, previous, reason))
+        self._lead.append(_Lead(rows, notify, is_new, hold, previous, reason, unbroken))
         self.update_metadata(self._cluster.brokers, rows)
 
     def _reason_column(self, reason: OrderReason | None, count: int) -> Ints | None:
@@ -271,9 +270,7 @@ class RequestBatch:
                 removing=columns.removing,
                 is_new=columns.flag,
                 recovering=columns.recovering,
-                hold=columns.hold,
-                previous=columns.previous,
-                reason=columns.reason,
+                **{name: getattr(columns, name) for name in OPTIONAL},
             ),
             positions,
             bounds,

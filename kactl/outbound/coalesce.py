@@ -49,7 +49,7 @@ from kactl.model import NO_BROKER, Broker
 from kactl.state.topics import Topics
 
 from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners, alive_in
-from .request_columns import padded
+from .request_columns import OPTIONAL, padded
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
 
@@ -243,7 +243,7 @@ class _Columns:
             return None
         first = parts[0][1]
         if first.ndim == 1:
-            gathered = np.zeros(self._count, first.dtype)
+            gathered = np.full(self._count, OPTIONAL.get(name, 0), first.dtype)
         else:
             width = max(len(column) for _, column in parts)
             gathered = np.full((width, self._count), NO_BROKER, np.int32)

@@ -76,10 +76,16 @@ class LeadershipColumns(RequestColumns, frozen=True, kw_only=True, eq=False):
     hold: Bools | None = None
     previous: Ints | None = None
     reason: Ints | None = None
+    unbroken: Ints | None = None
 
 
 # Columns that only some additions have, and the value in the others.
-_OPTIONAL: Final[dict[str, Any]] = {"hold": np.False_, "previous": np.int32(NO_BROKER), "reason": np.int32(0)}
+OPTIONAL: Final[dict[str, Any]] = {
+    "hold": np.False_,
+    "previous": np.int32(NO_BROKER),
+    "reason": np.int32(0),
+    "unbroken": np.int32(0),
+}
 _LISTS: Final = frozenset({"isr", "replicas", "adding", "removing", "offline"})
 Columns = TypeVar("Columns", bound=RequestColumns)
 
@@ -211,7 +217,7 @@ def _joined(additions: Sequence[Columns]) -> Columns:
                 else padded(value, width, NO_BROKER)
                 for value, columns in zip(values, additions, strict=True)
             ]
-        elif name in _OPTIONAL:
+        elif name in OPTIONAL:
             joined[name] = joined_optional(name, values, [len(columns.row) for columns in additions])
             continue
         joined[name] = np.concatenate(values, axis=-1)
@@ -222,7 +228,7 @@ def joined_optional(name: str, columns: Sequence[Any], sizes: Sequence[int]) -> 
     """Returns the concatenation of a column that some additions do not have; None if none has it."""
     if all(column is None for column in columns):
         return None
-    empty = _OPTIONAL[name]
+    empty = OPTIONAL[name]
     return np.concatenate(
         [np.full(size, empty) if column is None else column for column, size in zip(columns, sizes, strict=True)]
     )

@@ -2,7 +2,7 @@
 
 import enum
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -41,6 +41,7 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
         isr: the ISR of the last LeaderAndIsr, or the one that the leader has committed since.
         failed: the replica's directory has failed.
         held: a leader that was not released.
+        token: controller epoch and leader epoch with which the last leadership here began.
     """
 
     name: TopicPartition
@@ -54,6 +55,7 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     recovering: bool
     failed: bool
     held: bool = False
+    token: tuple[int, int] = (NO_EPOCH, NO_EPOCH)
 
 
 class Deleted(NamedTuple):
@@ -82,6 +84,8 @@ class HostedReplicas:
         emptied: bool of each row, its directory has failed, and its data was deleted: nothing was served there since.
         set_aside: bool of each row, it was stopped since a controller has named another topic, and its data is kept.
         undeleted: bool of each row, it could not be deleted when it was to be, and nothing was served there since.
+        token: int32[2] of each row, the controller epoch and the leader epoch with which its last leadership began.
+        isr_changed: called with each ISR that a leadership has committed, and the leader epoch.
     """
 
     def __init__(self) -> None:
@@ -108,6 +112,8 @@ class HostedReplicas:
         self.emptied: Bools = np.zeros(0, np.bool_)
         self.set_aside: Bools = np.zeros(0, np.bool_)
         self.undeleted: Bools = np.zeros(0, np.bool_)
+        self.token: Ints = np.zeros((2, 0), np.int32)
+        self.isr_changed: Callable[[TopicPartition, int, tuple[int, ...]], None] = lambda name, leader_epoch, isr: None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -136,6 +142,7 @@ class HostedReplicas:
             recovering=bool(self.recovering[row]),
             failed=bool(self.failed[row]),
             held=bool(self.held[row]),
+            token=(int(self.token[0, row]), int(self.token[1, row])),
         )
 
     def topic_id_of(self, name: TopicPartition) -> bytes:
@@ -189,9 +196,29 @@ class HostedReplicas:
             wait = lead & states.hold & ~leads
         if self.ended_below:
             for position in np.flatnonzero(lead & ~wait).tolist():
-                key = states.topics[states.topic[position]].name, int(states.partition[position])
-                wait[position] = states.leader_epoch[position] < self.ended_below.get(key, NO_EPOCH)
+                ended_below = self.ended_below.get(_key(states, position), NO_EPOCH)
+                wait[position] = states.leader_epoch[position] < ended_below
         return wait
+
+    def continued(self, states: PartitionStates, lead: Bools) -> Bools:
+        """Returns bool[n]: the rows to lead whose leadership here goes on: only the ISR or the replicas have changed.
+
+        Each leader epoch has one leader. The row leads here under its last epoch, and the controller knows the epochs
+        directly before that of the request under which the leader was the same. If these leave none out in between, no
+        other broker has led. A topic that was given an id begins again, because its tokens contain the id. So does a
+        leadership that has ended here.
+        """
+        rows = self.index.find(names_of(states.topics), states.topic, states.partition)
+        known = lead & (rows != ABSENT)
+        of_known, result = rows[known], np.zeros(len(lead), np.bool_)
+        since = states.leader_epoch[known] - (0 if states.unbroken is None else states.unbroken[known])
+        is_named = (ids_of(states.topics)[states.topic[known]] != b"") & (self.topic_id[of_known] == b"")
+        leads = (self.role[of_known] == Role.LEADER) & ~self.failed[of_known]
+        result[known] = leads & (since <= self.leader_epoch[of_known] + 1) & ~is_named
+        if self.ended_below:
+            for position in np.flatnonzero(result).tolist():
+                result[position] = _key(states, position) not in self.ended_below
+        return result
 
     def end_below(self, names: Names, leader_epoch: Ints) -> None:
         """Begin no leadership of some partitions below an epoch each without a release."""
@@ -203,11 +230,20 @@ class HostedReplicas:
 
     # -- changing
 
-    def apply(self, states: PartitionStates, chosen: Bools, role: Role, *, held: Bools | None = None) -> None:
+    def apply(
+        self,
+        states: PartitionStates,
+        chosen: Bools,
+        role: Role,
+        *,
+        held: Bools | None = None,
+        continued: Bools | None = None,
+    ) -> None:
         """Store the chosen rows of a request's `states`, after they have been carried out.
 
         Args:
             held: bool[n], rows to lead that wait for a release.
+            continued: bool[n], rows to lead whose leadership goes on.
         """
         if not chosen.any():
             return
@@ -216,6 +252,8 @@ class HostedReplicas:
             self.turn += 1
             self.began[rows] = self.turn
             self._forget_ends(states, chosen)
+            begins = np.ones(len(rows), np.bool_) if continued is None else ~continued[chosen]
+            self.token[:, rows[begins]] = np.stack((states.controller_epoch, states.leader_epoch))[:, chosen][:, begins]
         self.held[rows] = False if held is None else held[chosen]
         self.undeleted[rows] = self.set_aside[rows] = False
         self.role[rows] = role
@@ -239,8 +277,7 @@ class HostedReplicas:
         """Leaderships begin, or wait for a release from now on."""
         if self.ended_below:
             for position in np.flatnonzero(chosen).tolist():
-                key = states.topics[states.topic[position]].name, int(states.partition[position])
-                self.ended_below.pop(key, None)
+                self.ended_below.pop(_key(states, position), None)
 
     def sent_by(self, states: PartitionStates, controller_epoch: int) -> None:
         """A controller has sent the state of some partitions. Those of other topic ids do not count."""
@@ -346,6 +383,7 @@ class HostedReplicas:
         self.recovering[row] = state.recovering
         rows = np.array([row], np.intp)
         self.isr = put_lists(self.isr, rows, np.array(state.isr, np.int32).reshape(-1, 1))
+        self.isr_changed(name, state.leader_epoch, state.isr)
 
     def _rows_of(self, topics: Sequence[TopicRef], topic: Ints, partition: Ints) -> RowNumbers:
         names = names_of(topics)
@@ -382,6 +420,7 @@ class HostedReplicas:
         self.began = grow(self.began, capacity, 0)
         self.held = grow(self.held, capacity, False)
         self.sender_epoch = grow(self.sender_epoch, capacity, NO_EPOCH)
+        self.token = grow(self.token, capacity, NO_EPOCH)
 
     def _clear(self, rows: RowNumbers) -> None:
         self.role[rows] = Role.NONE
@@ -399,6 +438,11 @@ class HostedReplicas:
         self.sender_epoch[rows] = NO_EPOCH
         self.replicas[:, rows] = NO_LEADER
         self.isr[:, rows] = NO_LEADER
+
+
+def _key(states: PartitionStates, position: int) -> tuple[str, int]:
+    """Returns the topic and the partition of a row."""
+    return states.topics[states.topic[position]].name, int(states.partition[position])
 
 
 def _limit(deleted: dict[Any, Deleted]) -> None:

@@ -130,6 +130,7 @@ class Incarnation:
         )
         self._lease = ENDED
         self.leaderships = Leaderships(self._leader)
+        self.hosted.isr_changed = self._isr_changed
         self.isr = IsrKeeper(
             broker,
             self.hosted,
@@ -261,11 +262,18 @@ class Incarnation:
             return None
         return Leader(
             name,
-            FencingToken(hosted.controller_epoch, hosted.leader_epoch, self.hosted.topic_id_of(name)),
+            FencingToken(*hosted.token, self.hosted.topic_id_of(name)),
             isr=hosted.isr,
+            leader_epoch=hosted.leader_epoch,
             lease=self._lease,
             now_ns=self._clock.lease_ns,
         )
+
+    def _isr_changed(self, name: TopicPartition, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        if self._hosting is not None:
+            self._hosting.isr_changed(name, leader_epoch, isr)
+        else:
+            self.leaderships.update(name, leader_epoch=leader_epoch, isr=isr)
 
     def fail(self, names: Sequence[TopicPartition]) -> None:
         """Stop serving replicas with a failed directory."""
@@ -380,11 +388,12 @@ class Incarnation:
         states, controller_epoch = request.states, request.controller_epoch
         plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
         names = Names(states.topics, states.topic, states.partition)
-        self.leaderships.end(names.take(plan.lead | plan.follow))
+        continued = self.hosted.continued(states, plan.lead)
+        self.leaderships.end(names.take((plan.lead & ~continued) | plan.follow))
         held = self._handover.held(states, plan.lead)
         listener, results = self._listener, Results(self._clock)
         if self._hosting is not None:
-            self._hosting.lead(request, plan.lead, results, self.hosted, held)
+            self._hosting.lead(request, plan.lead, results, self.hosted, held=held, continued=continued)
             self._hosting.follow(states, plan.follow, results, request.live_leaders)
             await results.wait()
             results.put(plan.error, plan.lead, plan.follow)
@@ -408,14 +417,20 @@ class Incarnation:
             self._listener_leases.wait(names.take(deferred))
             plan.lead[:] = free | held
         checks.reject_failed(states, self.hosted, plan)
-        self.hosted.apply(states, plan.lead, Role.LEADER, held=held)
+        self.hosted.apply(states, plan.lead, Role.LEADER, held=held, continued=continued)
         if overrides(listener, "became_follower"):
             await self._calls.run(follow, names, plan.follow, plan.error)
             checks.reject_failed(states, self.hosted, plan)
         self.hosted.apply(states, plan.follow, Role.FOLLOWER)
+        failed = ordered & ~plan.lead & ~plan.follow
+        self.leaderships.end(names.take(failed))
+        if self._hosting is None:
+            goes_on = plan.lead & continued
+            for name, row in zip(names.take(goes_on), goes_on.nonzero()[0].tolist(), strict=True):
+                self._isr_changed(name, int(states.leader_epoch[row]), broker_list(states.isr, row))
         self._listener_leases.succeeded(names.take(plan.lead | plan.follow))
         self.hosted.update_topic_ids(states, plan.id_only)
-        self._handover.carried_out(states, plan.follow, ordered & ~plan.lead & ~plan.follow, controller_epoch)
+        self._handover.carried_out(states, plan.follow, failed, controller_epoch)
         self.following.update()
         if plan.lead.any():
             self.followers.request(np.unique(states.replicas[:, plan.lead]).tolist())

@@ -36,7 +36,7 @@ class _Copy:
 
 @dataclasses.dataclass(slots=True)
 class _Leadership:
-    """The positions under one leader epoch. `end`: of the leader itself; None until it is reported."""
+    """Positions in a leadership that began under `leader_epoch`. `end`: of the leader; None until it is reported."""
 
     leader_epoch: int
     end: int | None = None
@@ -60,6 +60,7 @@ class LeaderPositions:
         """Note how far a replica has copied a partition; the leader itself, how far it has written.
 
         Args:
+            leader_epoch: with which the leadership began.
             broker_epoch: of the registration of the replica.
 
         Returns:
@@ -83,7 +84,7 @@ class LeaderPositions:
         return was_behind and copy.caught_up_ms == now_ms
 
     def end(self, name: TopicPartition, leader_epoch: int) -> None:
-        """Forget the positions of a leadership that has ended."""
+        """Forget the positions of a leadership that has ended. It began under a leader epoch."""
         leadership = self._leaderships.get(name)
         if leadership is not None and leadership.leader_epoch <= leader_epoch:
             del self._leaderships[name]
@@ -95,9 +96,13 @@ class LeaderPositions:
     def caught_up_ms(
         self, name: TopicPartition, leader_epoch: int, broker: int, *, broker_epoch: int, now_ms: float
     ) -> float | None:
-        """Returns when a follower had caught up last; None if its own reports decide."""
+        """Returns when a follower had caught up last; None if its own reports decide.
+
+        Args:
+            leader_epoch: the present one: that of the begin, or a later one after changes of the ISR.
+        """
         leadership = self._leaderships.get(name)
-        if leadership is None or leadership.leader_epoch != leader_epoch:
+        if leadership is None or leadership.leader_epoch > leader_epoch:
             return None
         copy = leadership.copies.get(broker)
         if copy is None or copy.broker_epoch != broker_epoch:

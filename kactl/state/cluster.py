@@ -395,9 +395,10 @@ class Cluster:
             before[reread] = preferred_imbalance(self.table.rows(change.rows.index[reread]))
         after = preferred_imbalance(change.after())
         self.imbalance_count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
-        if self.holds.is_used and "leader" in altered_columns(change):
+        if self.holds.is_used and "leader" in altered_columns(change):  # with it, all columns of leadership
             columns = self.table.hold_columns()
-            self.holds.leaders_changed(columns, change.rows.index, change.leader, change.leader_epoch)
+            read = change.rows.leader, change.rows.leader_epoch
+            self.holds.leaders_changed(columns, change.rows.index, change.leader, change.leader_epoch, read=read)
         self.table.apply(change)
 
     def set_states(self, index: RowNumbers, state: Any) -> None:

@@ -35,6 +35,7 @@ PER_HOLD: Final[Mapping[str, tuple[Any, int]]] = {
     "holder_epoch": (np.int32, NO_EPOCH),
     "ended_epoch": (np.int32, NO_EPOCH),
     "waiting_epoch": (np.int32, NO_EPOCH),
+    "led_since": (np.int32, NO_EPOCH),
 }
 PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "replicas": (np.int32, NO_BROKER),

@@ -44,6 +44,7 @@ class HoldColumns(NamedTuple):
         holder_epoch: the first leader epoch since the leadership of the holder.
         ended_epoch: the present leader has reported that none of its leaderships below this epoch is left.
         waiting_epoch: the epoch for which the present leader has reported that it waits; NO_EPOCH once it is released.
+        led_since: the present leader was the leader under every epoch from this one on; NO_EPOCH if that is not known.
     """
 
     leader: Ints
@@ -53,6 +54,7 @@ class HoldColumns(NamedTuple):
     holder_epoch: Ints
     ended_epoch: Ints
     waiting_epoch: Ints
+    led_since: Ints
 
 
 class Holds:
@@ -154,13 +156,31 @@ class Holds:
 
     # -- changes of leaders
 
-    def leaders_changed(self, columns: HoldColumns, rows: RowNumbers, leader: Ints, leader_epoch: Ints) -> None:
-        """Set holders. To be called before the new leaders of `rows` are written into the table.
+    def leaders_changed(
+        self,
+        columns: HoldColumns,
+        rows: RowNumbers,
+        leader: Ints,
+        leader_epoch: Ints,
+        *,
+        read: tuple[Ints, Ints] | None = None,
+    ) -> None:
+        """Set holders, and since when each leader leads. To be called before `rows` are written into the table.
 
         The previous leader is the one in the table, which is the last one that brokers may have received.
+
+        Args:
+            read: leaders and leader epochs that were read before the change, if the table does not have them.
         """
         before = columns.leader[rows]
         changes = before != leader
+        last, epoch, since = before, columns.leader_epoch[rows], columns.led_since[rows]
+        since = np.where(since == NO_EPOCH, epoch, since)
+        for next_leader, next_epoch in (read or (before, epoch), (leader, leader_epoch)):
+            # An epoch that this controller has not seen may have had another leader.
+            since = np.where((next_leader != last) | (next_epoch > epoch + 1), next_epoch, since)
+            last, epoch = next_leader, next_epoch
+        columns.led_since[rows] = since
         if not changes.any():
             return
         if not changes.all():
@@ -178,6 +198,14 @@ class Holds:
             holder[self.exempt(columns, rows)] = NO_BROKER
         columns.holder[rows] = holder
         columns.ended_epoch[rows] = NO_EPOCH  # the new leader has reported nothing
+
+    def unbroken(self, columns: HoldColumns, rows: RowNumbers, leader_epoch: Ints) -> Ints | None:
+        """Returns int32[n]: under how many epochs directly before `leader_epoch` the leader was the same, as known;
+        None if it is 0 for all."""
+        since = columns.led_since[rows]
+        known = (since != NO_EPOCH) & (columns.leader_epoch[rows] == leader_epoch)
+        result: Ints = np.where(known, leader_epoch - since, 0).astype(np.int32)
+        return result if result.any() else None
 
     def held(self, columns: HoldColumns, rows: RowNumbers, leader: Ints) -> Bools | None:
         """Returns bool[n]: whether the leaders of `rows` have to wait; None if none has to."""

@@ -2,7 +2,8 @@
 
 A leader reports when its code begins and when it ends. A new controller knows nothing and receives the reports again.
 Rows are compared with the partition and the leader epoch that were reported, so a row that is used for another
-partition, or has another leader, is not ready.
+partition, or has another leader, is not ready. A report also counts under the epochs after it in which no other broker
+has led.
 """
 
 from typing import Any
@@ -27,7 +28,7 @@ class Readiness:
         self._columns: Any = np.full((3, 0), NO_EPOCH, np.int32)  # topic number, partition, leader epoch
 
     def put(self, rows: RowNumbers, topic: Ints, partition: Ints, leader_epoch: Ints, ready: Bools) -> None:
-        """Store reports about n rows. One that ends another leadership than the stored one has no effect."""
+        """Store reports about n rows. One that ends an earlier leadership than the stored one has no effect."""
         if not len(rows):
             return
         if int(rows.max()) >= self._columns.shape[1]:
@@ -36,20 +37,26 @@ class Readiness:
         stored = self._columns[:, rows]
         same = (stored[0] == topic) & (stored[1] == partition)
         begins = ready & ~(same & (stored[2] > leader_epoch))
-        ends = ~ready & same & (stored[2] == leader_epoch)
+        ends = ~ready & same & (stored[2] <= leader_epoch)
         self._columns[:, rows[begins]] = reported[:, begins]
         self._columns[2, rows[ends]] = NO_EPOCH
         self.revision += 1
 
-    def holds(self, rows: RowNumbers, topic: Ints, partition: Ints, leader_epoch: Ints) -> Bools:
-        """Returns bool[n] for n rows."""
+    def holds(
+        self, rows: RowNumbers, topic: Ints, partition: Ints, leader_epoch: Ints, since: Ints | None = None
+    ) -> Bools:
+        """Returns bool[n] for n rows.
+
+        Args:
+            since: int32[n], the first leader epoch that counts; None for `leader_epoch`.
+        """
         if len(rows) and int(rows.max()) >= self._columns.shape[1]:
             self._columns = grown(self._columns, int(rows.max()) + 1, NO_EPOCH)
         stored = self._columns[:, rows]
-        same: Bools = (stored[0] == topic) & (stored[1] == partition) & (stored[2] == leader_epoch)
-        same &= leader_epoch != NO_EPOCH
+        same: Bools = (stored[0] == topic) & (stored[1] == partition) & (stored[2] <= leader_epoch)
+        same &= (stored[2] >= (leader_epoch if since is None else since)) & (stored[2] != NO_EPOCH)
         return same
 
-    def of(self, topic: Ints, partition: Ints, leader_epoch: Ints) -> Bools:
+    def of(self, topic: Ints, partition: Ints, leader_epoch: Ints, since: Ints | None = None) -> Bools:
         """Returns bool[P] for the columns of a table."""
-        return self.holds(np.arange(len(topic)), topic, partition, leader_epoch)
+        return self.holds(np.arange(len(topic)), topic, partition, leader_epoch, since)

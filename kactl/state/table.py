@@ -314,6 +314,14 @@ class Table(Columns):
         self._add_holds()
         return HoldColumns(*(self._column(name) for name in ("leader", "leader_epoch", "topic", *PER_HOLD)))
 
+    def led_since(self) -> Ints:
+        """Returns, free rows included, since which leader epoch each leader leads, as far as it is known."""
+        leader_epoch: Ints = self._column("leader_epoch")
+        if "led_since" not in self._columns:
+            return leader_epoch
+        since = self._column("led_since")
+        return np.where(since == NO_EPOCH, leader_epoch, since)
+
     def column(self, name: str) -> Any:
         """Returns a read-only view of a whole column, free rows included. Valid until the table changes."""
         view = self._column(name)

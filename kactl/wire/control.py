@@ -60,6 +60,7 @@ _COLUMNS: Final = (
     ("hold", "?", False),
     ("previous", "<i4", False),
     ("reason", "<i4", False),
+    ("unbroken", "<i4", False),
 )
 
 
@@ -84,6 +85,7 @@ class States(msgspec.Struct, frozen=True, array_like=True):
     hold: Column | None = None
     previous: Column | None = None
     reason: Column | None = None
+    unbroken: Column | None = None
 
     def build(self) -> PartitionStates:
         count = len(rows(self.partition, "<i4"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsr, OrderReason, PartitionStates, Request, StopReplica, UpdateMetadata
-from kactl.model import Broker, Endpoint, TopicRef
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 from kactl.outbound.coalesce import alive_in, coalesced
 from tests.support.marks import at_most
 from tests.support.model_broker import ModelBroker
@@ -451,3 +451,23 @@ def test_rows_of_merged_requests_keep_their_reasons() -> None:
     later = merged(both, explained("a-1", 4, "preferred"), lead_one("a-3", US, 1))
     assert [later.reason_of(row).strategy for row in range(3)] == ["preferred", "first", ""]
     assert len(later.reasons) == 3
+
+
+def test_columns_that_only_one_of_merged_requests_has_are_unknown_in_the_others() -> None:
+    """An unknown earlier leader is not broker 0, and the count of epochs with the same leader is the one of its row."""
+    states = dataclasses.replace(
+        lead_one("a-1", US, 3).states, previous=np.array([2], np.int32), unbroken=np.array([2], np.int32)
+    )
+    first, later = dataclasses.replace(lead_one("a-1", US, 3), states=states), lead_one("a-1", US, 4)
+    other = lead_one("a-2", US, 1)
+
+    (both,) = [each.request for each in coalesced([first, other], broker=US, alive={})]
+    (newest,) = [each.request for each in coalesced([first, later, other], broker=US, alive={})]
+
+    assert isinstance(both, LeaderAndIsr)
+    assert isinstance(newest, LeaderAndIsr)
+    assert both.states.previous is not None
+    assert both.states.previous.tolist() == [2, NO_BROKER]
+    assert both.states.unbroken is not None
+    assert both.states.unbroken.tolist() == [2, 0]
+    assert newest.states.unbroken is None or newest.states.unbroken.tolist() == [0, 0]

@@ -59,7 +59,8 @@ async def test_positions_count_for_one_leadership_and_registration() -> None:
     assert reported.caught_up(2) == 1
     assert reported.caught_up(3) == NEVER
     assert reported.caught_up(2, broker_epoch=10) == NEVER
-    assert reported.caught_up(2, leader_epoch=6) is None
+    assert reported.caught_up(2, leader_epoch=4) is None
+    assert reported.caught_up(2, leader_epoch=6) == 1  # the ISR has changed, and the leadership goes on
     reported.positions.end(ORDERS_0, 5)
     assert reported.caught_up(2) is None
 

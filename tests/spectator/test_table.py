@@ -363,3 +363,19 @@ def test_report_about_an_earlier_leadership_changes_nothing() -> None:
     assert not ready(2)
     put(3, False)
     assert not ready(3)
+
+
+def test_leader_stays_ready_while_only_the_isr_changes() -> None:
+    one = np.array([0], np.int32)
+    readiness = Readiness()
+
+    def ready(leader_epoch: int, since: int) -> bool:
+        return bool(readiness.of(one, one, np.array([leader_epoch], np.int32), np.array([since], np.int32))[0])
+
+    readiness.put(np.array([0]), one, one, np.array([3], np.int32), np.array([True]))
+    assert ready(5, since=3)
+    assert ready(5, since=2)
+    assert not ready(5, since=4)
+    # The leadership has ended before the report about its last epoch was sent.
+    readiness.put(np.array([0]), one, one, np.array([5], np.int32), np.array([False]))
+    assert not ready(5, since=3)

@@ -18,7 +18,7 @@ def columns(*leaders: int) -> HoldColumns:
         np.full(count, 4, np.int32),
         np.arange(10, 10 + count, dtype=np.int32),
         np.full(count, NO_BROKER, np.int32),
-        *(np.full(count, NO_EPOCH, np.int32) for _ in range(3)),
+        *(np.full(count, NO_EPOCH, np.int32) for _ in range(4)),
     )
 
 
@@ -266,3 +266,65 @@ def test_deletion_does_not_wait_for_a_broker_that_has_deleted_its_replica(epoch:
     holds.forget_topics([10, 11])
     assert holds.deletions == set()
     assert holds.have_holder(table.columns, ALL).tolist() == [True, True, False]
+
+
+# -- since when a leader leads
+
+
+def raise_epochs(table: Table, *epochs: int, leaders: tuple[int, ...] = (1, 2, 3), read: bool = False) -> None:
+    """Write leaders under epochs; `read`: after rows with the epoch before were read again, which had these leaders."""
+    leader, epoch = np.array(leaders, np.int32), np.array(epochs, np.int32)
+    before = (leader, epoch - np.int32(1)) if read else None
+    table.holds.leaders_changed(table.columns, ALL, leader, epoch, read=before)
+    table.columns.leader[:], table.columns.leader_epoch[:] = leader, epoch
+
+
+def unbroken(table: Table) -> list[int]:
+    found = table.holds.unbroken(table.columns, ALL, table.columns.leader_epoch)
+    return [0] * len(ALL) if found is None else found.tolist()
+
+
+def test_epochs_of_the_same_leader_are_counted_from_the_stored_one_on() -> None:
+    table = Table()
+    assert unbroken(table) == [0, 0, 0]
+    raise_epochs(table, 4, 4, 5)
+    assert unbroken(table) == [0, 0, 1]
+    raise_epochs(table, 4, 5, 6)
+    assert unbroken(table) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("between", [2, NO_LEADER])
+def test_another_leader_begins_the_count_again(between: int) -> None:
+    table = Table()
+    raise_epochs(table, 5, 5, 5)
+    raise_epochs(table, 6, 6, 6, leaders=(between, 2, 3))
+    assert unbroken(table) == [0, 2, 2]
+    raise_epochs(table, 7, 7, 7)
+    assert unbroken(table) == [0, 3, 3]
+
+
+def test_epochs_that_were_not_seen_begin_the_count_again() -> None:
+    table = Table()
+    raise_epochs(table, 6, 5, 7)
+    assert unbroken(table) == [0, 1, 0]
+
+
+def test_rows_that_were_read_again_count_if_no_epoch_is_left_out() -> None:
+    table = Table()
+    raise_epochs(table, 6, 6, 7, read=True)
+    assert unbroken(table) == [2, 2, 1]
+
+
+def test_row_that_was_read_again_with_another_leader_begins_the_count_again() -> None:
+    table = Table()
+    others = np.array([2, 2, 3], np.int32), np.full(3, 5, np.int32)
+    table.holds.leaders_changed(table.columns, ALL, np.array([1, 2, 3], np.int32), np.full(3, 6, np.int32), read=others)
+    table.columns.leader_epoch[:] = 6
+    assert unbroken(table) == [0, 2, 2]
+
+
+def test_count_is_of_the_epoch_that_is_sent() -> None:
+    table = Table()
+    raise_epochs(table, 5, 5, 5)
+
+    assert table.holds.unbroken(table.columns, ALL, np.full(3, 4, np.int32)) is None

@@ -38,6 +38,7 @@ class StateRow(msgspec.Struct, frozen=True):
     hold: bool = False
     previous: int = NO_BROKER
     reason: int = 0
+    unbroken: int = 0
 
     def but(self, **changes: object) -> "StateRow":
         return msgspec.structs.replace(self, **changes)
@@ -89,6 +90,7 @@ def states(*rows: StateRow) -> PartitionStates:
         hold=np.array([row.hold for row in rows], np.bool_) if any(row.hold for row in rows) else None,
         previous=ints([row.previous for row in rows]) if any(row.previous != NO_BROKER for row in rows) else None,
         reason=ints([row.reason for row in rows]) if any(row.reason for row in rows) else None,
+        unbroken=ints([row.unbroken for row in rows]) if any(row.unbroken for row in rows) else None,
     )
 
 

@@ -1,8 +1,9 @@
 """The actor of one hosted partition: carries out its orders, one call of its handler at a time.
 
 The newest order wins: it cancels the call in progress and replaces an order that waits. Its own first call begins after
-the cancelled one has ended. A call that does not end within the margin after its cancellation is STUCK, and the
-partition gets no other call; no other partition is affected. `HandlerState` shows the states.
+the cancelled one has ended. An order to lead that only changes the ISR cancels nothing: the leadership goes on. A call
+that does not end within the margin after its cancellation is STUCK, and the partition gets no other call; no other
+partition is affected. `HandlerState` shows the states.
 
 The actor has the state and the leadership. `OrderQueue` has the orders that wait, `HandlerCalls` makes the calls, and
 `HandlerFailures` has the pauses after failures and the reports to the controller.
@@ -78,6 +79,9 @@ class PartitionActor:
             if self.orders.undeleted is not None:
                 self.repeat_report()  # the controller has forgotten it with the earlier replica
             return
+        if isinstance(order, Lead) and self._goes_on(order):
+            self._environment.replaced(order)
+            return
         replaced = self.orders.put(order)
         if replaced is not None:
             replaced.ticket.finish()
@@ -85,6 +89,31 @@ class PartitionActor:
         self._end_leader()
         self._signal.set()
         self._start()
+
+    def _goes_on(self, order: Lead) -> bool:
+        """Let the leadership in progress go on under a newer order, if nothing has ended it. Returns whether it does.
+
+        The calls of the handler, the `Leader` and its token stay.
+        """
+        current, is_prepared = self.orders.current, self.state is not HandlerState.PREPARING
+        leads = self.leader is not None or self.state in (HandlerState.PREPARING, HandlerState.WAITING)
+        if not (order.continues and leads and self.orders.newest is None and isinstance(current, Lead)):
+            return False
+        current.ticket.finish()
+        current.update(leader_epoch=order.leader_epoch, isr=order.isr)
+        current.ticket, current.held = order.ticket, order.held
+        if is_prepared:
+            order.ticket.finish()
+        if self.leader is not None:
+            self._environment.leads(self.leader, True)
+        self._signal.set()
+        return True
+
+    def isr_changed(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Note an ISR that was committed for the leadership in progress."""
+        current = self.orders.current
+        if isinstance(current, Lead) and current.leader_epoch == leader_epoch:
+            current.update(leader_epoch=leader_epoch, isr=isr)
 
     def _start(self) -> None:
         """Start the task that carries out orders, unless it runs."""
@@ -239,10 +268,11 @@ class PartitionActor:
     async def _lead(self, order: Lead, handler: PartitionHandler) -> bool:
         """Lead until a newer order, a failure, or the end of the lease. Returns whether it was the lease."""
         environment = self._environment
-        leader = Leader(
+        leader = order.leader = Leader(
             self.name,
             order.token,
             isr=order.isr,
+            leader_epoch=order.leader_epoch,
             reason=order.reason,
             now_ns=environment.clock.lease_ns,
             resign=self._resign,

@@ -45,7 +45,7 @@ class Environment(Protocol):
     def report(self, report: PartitionReport) -> None: ...
 
     def leads(self, leader: Leader, leads: bool, /) -> None:
-        """Report that a leadership acts, or that it does so no more."""
+        """Report that a leadership acts, under its present leader epoch, or that it does so no more."""
 
     def follows(self, follower: Follower, position: int, caught_up: bool, /) -> None:
         """Report the position of a followership to its leader."""
@@ -57,7 +57,7 @@ class Environment(Protocol):
         """Called once for each order that is not replaced, when the calls of earlier orders have ended."""
 
     def replaced(self, order: Order) -> None:
-        """Called for an order that was replaced before it began."""
+        """Called for an order that was replaced before it began, or under which a leadership goes on."""
 
     def failed(self, name: TopicPartition, order: Order, *, had_begun: bool) -> None:
         """Called when an order has failed: no leadership is left."""

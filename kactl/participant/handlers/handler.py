@@ -59,8 +59,8 @@ class PartitionHandler:
 
     One object serves one hosted partition. It is made for the first order that concerns the partition, and kept until
     the replica is deleted. The next replica of the partition, which may be of another topic, has another object. Its
-    methods are called one at a time: a newer order cancels the call in progress, and the next call begins after that
-    one has ended. A method that raises is described at `ReplicaStatus`.
+    methods are called one at a time: a newer order cancels the call in progress, unless the same leadership goes on,
+    and the next call begins after that one has ended. A method that raises is described at `ReplicaStatus`.
     """
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -74,7 +74,10 @@ class PartitionHandler:
         """
 
     async def lead(self, leader: Leader) -> None:
-        """Lead, until the call is cancelled. If it returns, the leadership continues, with the tasks of the leader."""
+        """Lead, until the call is cancelled. If it returns, the leadership continues, with the tasks of the leader.
+
+        Changes of the ISR and the replicas do not end it: `leader.isr` and `leader.leader_epoch` are the present ones.
+        """
 
     async def follow(self, follower: Follower) -> None:
         """Follow, until the call is cancelled. If it returns, the followership continues."""

@@ -170,8 +170,22 @@ class HandlerHosting:
 
     # -- orders
 
-    def lead(self, request: LeaderAndIsr, chosen: Bools, results: Results, hosted: HostedReplicas, held: Bools) -> None:
-        """Order to lead the chosen rows of a LeaderAndIsr; those that are `held` after their release."""
+    def lead(
+        self,
+        request: LeaderAndIsr,
+        chosen: Bools,
+        results: Results,
+        hosted: HostedReplicas,
+        *,
+        held: Bools,
+        continued: Bools,
+    ) -> None:
+        """Order to lead the chosen rows of a LeaderAndIsr.
+
+        Args:
+            held: bool[n], rows that are led after their release.
+            continued: bool[n], rows for which a leadership in progress goes on.
+        """
         states = request.states
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
             reason = request.reason_of(row)
@@ -188,6 +202,7 @@ class HandlerHosting:
                     isr=broker_list(states.isr, row),
                     reason=reason,
                     held=bool(held[row]),
+                    continues=bool(continued[row]),
                 ),
             )
 
@@ -216,6 +231,12 @@ class HandlerHosting:
         if actor is not None and not actor.orders.is_stopping:
             epoch = max(leader_epoch, actor.orders.leader_epoch)
             self._submit(name, Stop(Results(self.clock).ticket(0), epoch))
+
+    def isr_changed(self, name: TopicPartition, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """See `PartitionActor.isr_changed`."""
+        actor = self._actors.get(name)
+        if actor is not None:
+            actor.isr_changed(leader_epoch, isr)
 
     def release(self, name: TopicPartition, leader_epoch: int) -> None:
         """Begin a leadership that waits for its release."""
@@ -267,7 +288,7 @@ class HandlerHosting:
 
     def leads(self, leader: Leader, leads: bool, /) -> None:
         if self._reporter is not None:
-            self._reporter.leaders.report(leader.partition, leader.token.leader_epoch, leads)
+            self._reporter.leaders.report(leader.partition, leader.leader_epoch, leads)
         if self._followers is not None and not leads:
             self._followers.leadership_ended(leader.partition, leader.token.leader_epoch)
 

@@ -5,6 +5,7 @@ import enum
 
 from kactl.messages.control import OrderReason
 from kactl.model import Endpoint
+from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken
 
 from .phase import Ticket
@@ -41,9 +42,12 @@ class Lead:
     """Lead a partition.
 
     Attributes:
+        leader_epoch: the newest one of the leadership; that of the token is the first one.
         reason: of the order.
         held: an earlier leader may still act; `lead` is called after the release.
+        continues: no other broker has led since the order before, if that was to lead.
         begun: the calls of earlier orders have ended, or this one was refused.
+        leader: what the calls of the handler receive.
     """
 
     ticket: Ticket
@@ -51,11 +55,19 @@ class Lead:
     isr: tuple[int, ...]
     reason: OrderReason
     held: bool = False
+    continues: bool = False
     begun: bool = False
+    leader: Leader | None = None
+    leader_epoch: int = dataclasses.field(init=False)
 
-    @property
-    def leader_epoch(self) -> int:
-        return self.token.leader_epoch
+    def __post_init__(self) -> None:
+        self.leader_epoch = self.token.leader_epoch
+
+    def update(self, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Note the present ISR, of a leadership that goes on."""
+        self.leader_epoch, self.isr = leader_epoch, isr
+        if self.leader is not None:
+            self.leader.leader_epoch, self.leader.isr = leader_epoch, isr
 
 
 @dataclasses.dataclass(slots=True)

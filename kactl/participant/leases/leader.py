@@ -15,7 +15,8 @@ from .token import FencingToken
 
 
 class Leader:
-    """One leadership, the argument of `PartitionHandler.lead`: a partition under one leader epoch.
+    """One leadership, the argument of `PartitionHandler.lead`: a partition between two elections. Changes of the ISR
+    and the replicas do not end it.
 
         leader.check()  # raises if the leadership, or the lease of the participant, has ended
         with kactl.fencing.fenced(connection, leader, "jobs-3") as tx:  # a write that no earlier leader can repeat
@@ -23,13 +24,17 @@ class Leader:
 
     Attributes:
         partition: the partition that this participant leads.
-        token: passed to resources that compare tokens.
-        isr: the in-sync replicas when the leadership began.
+        token: passed to resources that compare tokens. It stays the same for the whole leadership.
+        isr: the in-sync replicas, as far as this participant knows; those of the end once the leadership has ended.
+        leader_epoch: the present leader epoch. It begins as that of `token`, and rises when the controller changes the
+            ISR or the replicas without another leader. Followers of the leadership are called with the same epochs.
         reason: why the controller sent the order to lead: the event, and the election. Empty for a `Listener`.
         previous: the leader before; None if there was none, or it is not known.
     """
 
-    __slots__ = ("_lease", "_now_ns", "_report", "_resign", "_tasks", "isr", "partition", "reason", "token")
+    __slots__ = (
+        "_lease", "_now_ns", "_report", "_resign", "_tasks", "isr", "leader_epoch", "partition", "reason", "token",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class Leader:
         token: FencingToken,
         *,
         isr: tuple[int, ...],
+        leader_epoch: int | None = None,
         now_ns: Callable[[], int],
         reason: OrderReason = UNKNOWN_REASON,
         lease: Lease = ENDED,
@@ -46,6 +52,7 @@ class Leader:
         self.partition = partition
         self.token = token
         self.isr = isr
+        self.leader_epoch = token.leader_epoch if leader_epoch is None else leader_epoch
         self.reason = reason
         self._tasks: TaskGroup | None = None
         self._resign = resign

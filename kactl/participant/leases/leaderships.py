@@ -28,6 +28,12 @@ class Leaderships:
             self._leaders[name] = leader
         return leader if leader.is_valid else None
 
+    def update(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Note the present ISR of a leadership that goes on."""
+        leader = self._leaders.get(name)
+        if leader is not None:
+            leader.leader_epoch, leader.isr = leader_epoch, isr
+
     def end(self, names: Iterable[TopicPartition]) -> None:
         """End the leaderships of some partitions; those that are not led are skipped."""
         if self._leaders:

@@ -32,12 +32,12 @@ class Application(Listener):
         self.stays = True
         self.broken: set[TopicPartition] = set()
         self.undeletable: set[TopicPartition] = set()
-        self.on_lead: Callable[[TopicPartition, int], None] = lambda name, leader_epoch: None
+        self.on_lead: Callable[[TopicPartition, int, int], None] = lambda name, leader_epoch, present_epoch: None
 
     def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
         self._begin(name)
         self.roles[name] = (self.broker, leader_epoch)
-        self.on_lead(name, leader_epoch)
+        self.on_lead(name, leader_epoch, leader_epoch)
 
     def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> None:
         self._begin(name)

@@ -61,7 +61,7 @@ class HandlerApplication:
         self.roles: dict[TopicPartition, tuple[int, int]] = {}
         self.failures: list[HandlerFailure] = []
         self.undeletable: set[TopicPartition] = set()
-        self.on_lead: Callable[[TopicPartition, int], None] = lambda name, leader_epoch: None
+        self.on_lead: Callable[[TopicPartition, int, int], None] = lambda name, leader_epoch, present_epoch: None
         self.on_check: Callable[[Leader], None] = lambda leader: None
         self.margin_ms = 0.0
         self.leading: dict[TopicPartition, int] = {}
@@ -149,8 +149,8 @@ class SimulatedHandler(PartitionHandler):
     async def lead(self, leader: Leader) -> None:
         application, token = self._application, leader.token
         with application.phase(self.partition, "lead", epoch=token.leader_epoch, topic_id=token.topic_id):
-            application.roles[self.partition] = (application.broker, token.leader_epoch)
-            application.on_lead(self.partition, token.leader_epoch)
+            application.roles[self.partition] = (application.broker, leader.leader_epoch)
+            application.on_lead(self.partition, token.leader_epoch, leader.leader_epoch)
             try:
                 failure = application.failure("lead")
                 while True:

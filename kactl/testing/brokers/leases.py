@@ -22,7 +22,7 @@ from kactl.testing.loop import SimLoop
 from kactl.testing.nodes import NODE, Node, on
 
 from .application import Application
-from .entries import state_entries
+from .entries import StateEntry, state_entries
 from .handlers import HandlerApplication
 
 # Attributes of an incarnation that are wrapped.
@@ -69,6 +69,8 @@ class LeaseRecorder:
         self._lapsed: dict[TopicPartition, None] = {}  # led until the lease lapsed, and not ended since
         self._is_lapsing = False
         self._rows: dict[TopicPartition, tuple[bytes, int]] = {}  # of the request in progress
+        self._orders: dict[TopicPartition, StateEntry] = {}  # of the request whose orders are being submitted
+        self._sender_epoch = 0
         self._deadline_ns: int | None = None
         self._margin_ms = 0.0
         application.on_lead = self.leads
@@ -99,17 +101,26 @@ class LeaseRecorder:
             incarnation.leaderships.end = end_some  # type: ignore[method-assign]
         elif (hosting := incarnation._hosting) is not None:
             self._application.on_check = self._checked
-            leads, began = type(hosting).leads, type(hosting).began
+            lead, leads, began = type(hosting).lead, type(hosting).leads, type(hosting).began
+
+            def ordering(request: LeaderAndIsr, *arguments: Any, **options: Any) -> None:
+                self._orders = {entry.name: entry for entry in state_entries(request.states)}
+                self._sender_epoch = request.controller_epoch
+                lead(hosting, request, *arguments, **options)
+                self._orders = {}
 
             def leading(leader: Leader, is_leading: bool) -> None:
                 leads(hosting, leader, is_leading)
-                if not is_leading and not self._is_lapsing:
-                    self._ended([leader.partition])
+                if is_leading and leader.partition in self._leads:
+                    self._keeps(leader)
+                elif not is_leading and not self._is_lapsing:
+                    self._ended([leader.partition], leader)
 
             def beginning(name: TopicPartition, order: Any) -> None:
                 began(hosting, name, order)
                 self._ended([name])
 
+            hosting.lead = ordering  # type: ignore[method-assign]
             hosting.leads = leading  # type: ignore[method-assign]
             hosting.began = beginning  # type: ignore[method-assign]
 
@@ -148,7 +159,7 @@ class LeaseRecorder:
         entries = state_entries(request.states) if isinstance(request, LeaderAndIsr) else []
         self._rows = {entry.name: (entry.topic_id, entry.controller_epoch) for entry in entries}
 
-    def leads(self, name: TopicPartition, leader_epoch: int) -> None:
+    def leads(self, name: TopicPartition, leader_epoch: int, present_epoch: int) -> None:
         """The application acts as the leader from now on."""
         incarnation, node = self._incarnation, NODE.get()
         if node is None:
@@ -164,20 +175,34 @@ class LeaseRecorder:
         self._lapsed.pop(name, None)
         self._history.record(
             "lease.begin", broker=incarnation.broker, life=life, topic=name.topic, topic_id=topic_id.hex(),
-            partition=name.partition, controller_epoch=controller_epoch, leader_epoch=leader_epoch, valid=others,
-            margin_ms=self._margin_ms,
+            partition=name.partition, controller_epoch=controller_epoch, leader_epoch=leader_epoch,
+            present_epoch=present_epoch, valid=others, margin_ms=self._margin_ms,
+        )  # fmt: skip
+
+    def _keeps(self, leader: Leader) -> None:
+        """A leadership goes on under another leader epoch."""
+        name, token = leader.partition, leader.token
+        self._application.roles[name] = (self._incarnation.broker, leader.leader_epoch)
+        self._record(
+            "lease.keep", topic=name.topic, topic_id=token.topic_id.hex(), partition=name.partition,
+            leader_epoch=token.leader_epoch, present_epoch=leader.leader_epoch,
         )  # fmt: skip
 
     def _is_valid(self, node: Node) -> bool:
         with on(node):
             return LoopClock().lease_ns() < self._incarnation._lease.ends_ns
 
-    def _ended(self, names: Iterable[TopicPartition]) -> None:
+    def _ended(self, names: Iterable[TopicPartition], leader: Leader | None = None) -> None:
         for name in names:
             if name in self._leads or name in self._lapsed:
                 self._leads.pop(name, None)
                 self._lapsed.pop(name, None)
-                self._record("lease.end", topic=name.topic, partition=name.partition, late_ms=self._late_ms())
+                ordered, order = {}, self._orders.get(name)
+                if order is not None and leader is not None and order.topic_id == leader.token.topic_id:
+                    ordered = {"ordered": order.leader_epoch, "controller_epoch": self._sender_epoch}
+                self._record(
+                    "lease.end", topic=name.topic, partition=name.partition, late_ms=self._late_ms(), **ordered
+                )
                 self._expect_silence([name])
 
     def _lapses(self) -> None:

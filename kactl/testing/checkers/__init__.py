@@ -14,6 +14,7 @@ from kactl.testing.violations import Checker
 
 from .calls import Calls
 from .channels import Channels
+from .continuity import Continuity
 from .eligible import Eligible
 from .entries import Entries
 from .fence import Fence
@@ -36,6 +37,7 @@ __all__ = [
     "PROBES",
     "Calls",
     "Channels",
+    "Continuity",
     "Eligible",
     "Entries",
     "Fence",
@@ -76,6 +78,7 @@ def checkers(rules: Rules, memories: Callable[[], Iterable[Memory]] = tuple) -> 
         Calls(),
         Store(),
         Leases(),
+        Continuity(),
         Sessions(),
         Fenced(rules),
         Handlers(),

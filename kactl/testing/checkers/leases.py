@@ -22,7 +22,7 @@ _Partition = tuple[str, str, int]
 class Leases(Checker):
     """No leadership begins while another registration acts, nor under an earlier leader epoch."""
 
-    kinds = ("lease.begin", "lease.end", "lease.lapse", "node.crash", *cut_short.KINDS)
+    kinds = ("lease.begin", "lease.keep", "lease.end", "lease.lapse", "node.crash", *cut_short.KINDS)
     invariants = ("INV-56", "INV-58")
 
     def __init__(self) -> None:
@@ -39,6 +39,10 @@ class Leases(Checker):
         fields = event.fields
         if event.kind == "lease.begin":
             return self._begins(event, fields)
+        if event.kind == "lease.keep":
+            if (fields["broker"], fields["life"]) not in self._cut_short.lives:
+                self._last[_partition(fields)] = event
+            return None
         for partition, lives in self._acting.items():
             if event.kind == "lease.end" and (partition[0], partition[2]) != (fields["topic"], fields["partition"]):
                 continue
@@ -54,7 +58,7 @@ class Leases(Checker):
             del self._last[partition]
 
     def _begins(self, event: Event, fields: dict[str, Any]) -> Violation | None:
-        partition = fields["topic"], fields["topic_id"], fields["partition"]
+        partition = _partition(fields)
         if (fields["broker"], fields["life"]) in self._cut_short.lives:
             return None
         life, valid = (event.node, fields["life"]), {tuple(other) for other in fields["valid"]}
@@ -66,7 +70,11 @@ class Leases(Checker):
                 return Violation("INV-56", text, event=event, contradicts=began)
         lives[life] = event
         self._last[partition] = event
-        if last is not None and last.fields["leader_epoch"] > fields["leader_epoch"]:
+        if last is not None and any(last.fields[name] > fields[name] for name in ("leader_epoch", "present_epoch")):
             text = f"{event.node} leads {partition[0]}-{partition[2]} under an earlier leader epoch than before"
             return Violation("INV-58", text, event=event, contradicts=last)
         return None
+
+
+def _partition(fields: dict[str, Any]) -> _Partition:
+    return fields["topic"], fields["topic_id"], fields["partition"]

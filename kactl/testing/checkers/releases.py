@@ -2,8 +2,8 @@
 
 An earlier leadership has ended when its participant has ended it after an order, when its registration is gone from the
 store, or some time after its registration was evicted. A lease that has lapsed is no end: it may be resumed. It cannot
-be resumed any more after an order for a later leader epoch, a stop, or a report that the handler has failed. None of
-these ends a leadership that acts, but a leadership that has lapsed begins again before it acts.
+be resumed any more after an order to follow under a later epoch, a stop, or a report that the handler has failed.
+None of these ends a leadership that acts, but a leadership that has lapsed begins again before it acts.
 """
 
 from typing import Any, Final
@@ -58,7 +58,9 @@ class Releases(Checker):
             case "lease.lapse":
                 key = fields["broker"], fields["life"]
                 self._lapsed |= {(partition, *key) for partition, acting in self._acting.items() if key in acting}
-            case "role.apply" if fields["outcome"] in ("applied", "storage"):
+            case "role.apply" if fields["outcome"] == "storage" or (
+                fields["outcome"] == "applied" and fields["leader"] != fields["broker"]
+            ):
                 self._ordered(fields, fields["leader_epoch"])
             case "role.stop" if fields["outcome"] in ("applied", "same", "storage"):
                 self._ordered(fields, None)

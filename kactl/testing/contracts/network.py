@@ -175,6 +175,7 @@ def _plain_rows(of: PartitionStates) -> list[Any]:
         "hold",
         "previous",
         "reason",
+        "unbroken",
     )
     return [
         (

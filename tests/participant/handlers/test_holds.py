@@ -45,13 +45,15 @@ async def test_released_leadership_resumes_without_another_release(network: Netw
         assert handled.calls_of() == ["prepare 1.8", "lead 1.8", "lost 1.8", "prepare 1.8", "lead 1.8"]
 
 
-async def test_order_to_lead_on_is_not_held(network: Network, handled: Handled) -> None:
+@pytest.mark.parametrize(("epoch", "token"), [(8, "1.7"), (9, "1.9")])
+async def test_order_to_lead_on_is_not_held(network: Network, handled: Handled, epoch: int, token: str) -> None:
     async with handled.running_participant():
         await network.lead_and_follow(1, LED)
         await settle()
-        await network.lead_and_follow(1, HELD)
+        await network.lead_and_follow(1, HELD.but(leader_epoch=epoch))
         await settle()
-        assert handled.calls_of()[-1] == "lead 1.8"
+        assert handled.calls_of()[-1] == f"lead {token}"
+        assert handled.leaders[-1].is_valid
 
 
 async def _end_slowly(network: Network, delay_ms: float) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from kactl.errors import BadRequest, LeadershipLost, StoreUnavailable
-from kactl.participant import Participant
+from kactl.model import TopicPartition
+from kactl.participant import Listener, Participant
 from kactl.participant.leases.events import LeaseEvent, LeaseLapsed, LeaseResumed
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.token import FencingToken
@@ -57,7 +58,7 @@ async def test_leadership_ends_with_the_next_order(network: Network, order: str)
 
         match order:
             case "lead":
-                await network.lead_and_follow(1, LED.but(leader_epoch=8), epoch=4)
+                await network.lead_and_follow(1, LED.but(leader_epoch=9), epoch=4)  # another may have led under 8
             case "follow":
                 await network.lead_and_follow(1, LED.but(leader_epoch=8, leader=2), epoch=4)
             case "stop":
@@ -166,3 +167,60 @@ async def test_session_that_is_too_short_for_the_margin_is_rejected(network: Net
             pass
 
     assert await network.registered() == []
+
+
+class Recorder(Listener):
+    """Records the calls of `became_leader`; raises `error`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, tuple[int, ...]]] = []
+        self.error: Exception | None = None
+
+    def became_leader(self, partition: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        self.calls.append((leader_epoch, isr))
+        if self.error is not None:
+            raise self.error
+
+
+async def test_leader_of_a_listener_goes_on_while_only_the_isr_changes(network: Network) -> None:
+    listener = Recorder()
+    async with network.participant(listener=listener) as participant:
+        await network.lead_and_follow(1, LED, epoch=4)
+        leader = participant.leadership(ORDERS_0)
+        assert leader is not None
+        await network.lead_and_follow(1, LED.but(leader_epoch=8, isr=(1,), controller_epoch=5), epoch=5)
+        await network.lead_and_follow(1, LED.but(leader_epoch=10, isr=(1, 2), unbroken=1), epoch=5)
+
+        leader.check()
+        assert participant.leadership(ORDERS_0) is leader
+        assert (leader.token, leader.leader_epoch, leader.isr) == (FencingToken(4, 7, ID_A), 10, (1, 2))
+        assert listener.calls == [(7, (1, 3)), (8, (1,)), (10, (1, 2))]  # it is told of each ISR
+
+
+async def test_leader_that_is_looked_up_later_has_the_token_of_the_begin(network: Network) -> None:
+    async with network.participant() as participant:
+        await network.lead_and_follow(1, LED, epoch=4)
+        await network.lead_and_follow(1, LED.but(leader_epoch=8, isr=(1,), controller_epoch=5), epoch=5)
+
+        leader = participant.leadership(ORDERS_0)
+
+        assert leader is not None
+        assert (leader.token, leader.leader_epoch, leader.isr) == (FencingToken(4, 7, ID_A), 8, (1,))
+
+
+async def test_leader_of_a_listener_that_fails_ends_and_begins_again_under_another_token(network: Network) -> None:
+    listener = Recorder()
+    async with network.participant(listener=listener) as participant:
+        await network.lead_and_follow(1, LED, epoch=4)
+        first = participant.leadership(ORDERS_0)
+        assert first is not None
+        listener.error = OSError("disk full")
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=8), epoch=4) == [56]
+        assert not first.is_valid
+        assert participant.leadership(ORDERS_0) is None
+
+        listener.error = None
+        await network.lead_and_follow(1, LED.but(leader_epoch=9, unbroken=5), epoch=4)
+        second = participant.leadership(ORDERS_0)
+        assert second is not None
+        assert second.token == FencingToken(4, 9, ID_A)

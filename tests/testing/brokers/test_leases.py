@@ -37,7 +37,7 @@ def test_end_of_a_leadership_says_how_long_ago_its_lease_ended(lease_ms: float, 
         incarnation = an_incarnation(ends_ns=ends_ns)
         recorder = LeaseRecorder(history, LeaseClocks(), incarnation, Application(1))
         with on(node):
-            recorder.leads(NAME, 0)
+            recorder.leads(NAME, 0, 0)
         await asyncio.sleep(0.5)
         with on(node):
             incarnation.leaderships.end([NAME])
@@ -58,7 +58,7 @@ def test_nothing_is_known_of_a_call_behind_what_waited_while_its_process_was_slo
         recorder = LeaseRecorder(history, LeaseClocks(), incarnation, application)
         recorder._margin_ms = 600.0
         with on(node):
-            recorder.leads(NAME, 0)
+            recorder.leads(NAME, 0, 0)
             application.leading[NAME] = 1
             node.busy_until_s = loop.now_s + backlog_s
             incarnation.lease_ended()

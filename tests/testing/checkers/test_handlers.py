@@ -28,7 +28,7 @@ def end(one: Story, phase: str, number: int, *, node: str = ONE) -> None:
 def begin(one: Story, node: str, epoch: int, *, life: int = 7, topic_id: str = T1) -> None:
     one.record(
         "lease.begin", node, broker=int(node[-1]), life=life, topic="t1", topic_id=topic_id, partition=0,
-        controller_epoch=1, leader_epoch=epoch, valid=[], margin_ms=MARGIN_MS,
+        controller_epoch=1, leader_epoch=epoch, present_epoch=epoch, valid=[], margin_ms=MARGIN_MS,
     )  # fmt: skip
 
 

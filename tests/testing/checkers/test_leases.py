@@ -20,6 +20,7 @@ def begin(one: Story, node: str, epoch: int, *, life: int = 1, topic_id: str = T
         partition=0,
         controller_epoch=1,
         leader_epoch=epoch,
+        present_epoch=epoch,
         valid=[(other, 1) for other in valid],
     )
 

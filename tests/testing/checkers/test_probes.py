@@ -212,7 +212,14 @@ LIFE = {"broker": 1, "life": 7}
 
 def test_leases_that_are_resumed_are_counted_once() -> None:
     one = story()
-    began = LIFE | {"topic": "t1", "topic_id": "0a", "partition": 0, "controller_epoch": 1, "leader_epoch": 1}
+    began = LIFE | {
+        "topic": "t1",
+        "topic_id": "0a",
+        "partition": 0,
+        "controller_epoch": 1,
+        "leader_epoch": 1,
+        "present_epoch": 1,
+    }
     one.record("lease.begin", "broker 1", **began, valid=[])
     one.record("lease.lapse", "broker 1", **LIFE)
     one.record("lease.begin", "broker 1", **began | {"life": 8}, valid=[])

@@ -15,7 +15,7 @@ T_MS = 6_000
 def begin(one: Story, broker: int, life: int, epoch: int, *, topic_id: str = T1) -> None:
     one.record(
         "lease.begin", f"broker {broker}", broker=broker, life=life, topic="t1", topic_id=topic_id, partition=0,
-        controller_epoch=1, leader_epoch=epoch, valid=[],
+        controller_epoch=1, leader_epoch=epoch, present_epoch=epoch, valid=[],
     )  # fmt: skip
 
 

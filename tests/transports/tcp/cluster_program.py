@@ -12,7 +12,8 @@ with which of them participants have their sessions. ROLE is
 A controller creates the topic once enough brokers are registered. A participant prints a line `led <topic-partition>
 <token> <from> <to> <end>` for each time that it has led, in ms of the boot time, and `leads` lines as they begin. `to`
 is the last time at which the lease was valid, also after the process was stopped, and `end` when `lead` has ended. A
-`lost` line is printed by each call of `lease_lost`.
+`lost` line is printed by each call of `lease_lost`, and a line `isr <topic-partition> <token> <leader epoch> <members>`
+if the ISR has changed while it leads.
 
 SIGUSR1 prints a line with the names of all tasks, and a line `resources <tasks> <descriptors> <resident KiB>`. SIGTERM
 ends the program in order; the last line is `left <tasks>`. SIGUSR2 drains the broker that an option of the active
@@ -81,13 +82,17 @@ class Handler(kactl.PartitionHandler):
     async def lead(self, leader: kactl.Leader) -> None:
         if self.partition.topic != TOPIC:
             return
-        began = last = now_ms()
+        began, isr = now_ms(), leader.isr
+        last = began
         say("leads", self.partition, leader.token, began)
         try:
             while True:
                 at = now_ms()
                 leader.check()
                 last = at
+                if leader.isr != isr:
+                    isr = leader.isr
+                    say("isr", self.partition, leader.token, leader.leader_epoch, ",".join(map(str, isr)))
                 await anyio.sleep(CHECK_S)
         except kactl.LeadershipLost:
             pass
@@ -132,7 +137,7 @@ class Program:
                     say("linked", *linked)
                 if was_active and now.brokers >= self.options.brokers:
                     try:
-                        await _ensure_topic(controller, self.options.brokers)
+                        await _ensure_topic(controller, self.options.brokers, self.options.leader)
                     except KactlError as error:
                         say("waits", error)  # a participant is still fenced, or another controller was elected
 
@@ -243,10 +248,15 @@ def _linked(controller: kactl.Controller) -> list[int]:
     return sorted(broker for broker, view in views.items() if view is not None and view.is_linked)
 
 
-async def _ensure_topic(controller: kactl.Controller, brokers: int) -> None:
-    if controller.partition(f"{TOPIC}-0") is None:
+async def _ensure_topic(controller: kactl.Controller, brokers: int, leader: int | None) -> None:
+    if controller.partition(f"{TOPIC}-0") is not None:
+        return
+    if leader is None:
         await controller.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=brokers)
-        say("created")
+    else:
+        others = [broker for broker in range(1, brokers + 1) if broker != leader]
+        await controller.create_topic(TOPIC, assignment=dict.fromkeys(range(PARTITIONS), (leader, *others)))
+    say("created")
 
 
 if __name__ == "__main__":
@@ -264,6 +274,7 @@ if __name__ == "__main__":
     parser.add_argument("--balance-ms", type=int, default=0, help="how often preferred replicas are elected")
     parser.add_argument("--drain", type=int, help="the broker that SIGUSR2 drains")
     parser.add_argument("--brokers", type=int, default=BROKERS)
+    parser.add_argument("--leader", type=int, help="the participant that leads all partitions")
     parser.add_argument("--load", type=int, default=0, metavar="TOPICS", help="a participant that creates topics")
     parser.add_argument("--secret", help="of all programs, for addresses that are not loopback")
     parser.add_argument("--speaks", metavar="MIN-MAX", help="versions of the protocol, in place of this release's")

@@ -22,6 +22,7 @@ class LeaseBegan(Fields, frozen=True, kw_only=True):
 
     Attributes:
         life: broker epoch of the registration.
+        leader_epoch: of the token; `present_epoch`: under which the partition is led now, after changes of the ISR.
         valid: node and life of each other registration whose lease has not ended yet, by its node's clock.
         margin_ms: for its calls to end.
     """
@@ -33,8 +34,25 @@ class LeaseBegan(Fields, frozen=True, kw_only=True):
     partition: int
     controller_epoch: int
     leader_epoch: int
+    present_epoch: int
     valid: list[tuple[str, int]]
     margin_ms: float = 0.0
+
+
+class LeaseKept(Fields, frozen=True, kw_only=True):
+    """`lease.keep`: a leadership goes on under another leader epoch, since only the ISR or the replicas have changed.
+
+    Attributes:
+        leader_epoch, present_epoch: as in `lease.begin`.
+    """
+
+    broker: int
+    life: int
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    present_epoch: int
 
 
 class LeaseEnded(Fields, frozen=True, kw_only=True):
@@ -42,6 +60,8 @@ class LeaseEnded(Fields, frozen=True, kw_only=True):
 
     Attributes:
         late_ms: as for a lapse: a process that was paused may handle an order before it notices that its lease ended.
+        ordered: the leader epoch of the order to lead that has ended it; -1 if something else has.
+        controller_epoch: of the controller that has sent the order.
     """
 
     broker: int
@@ -49,6 +69,8 @@ class LeaseEnded(Fields, frozen=True, kw_only=True):
     topic: str
     partition: int
     late_ms: float = 0.0
+    ordered: int = -1
+    controller_epoch: int = -1
 
 
 class LeaseLapsed(Fields, frozen=True, kw_only=True):
@@ -140,6 +162,7 @@ FIELDS: Final[Mapping[str, type[Fields]]] = {
     "link.open": LinkChanged,
     "link.close": LinkChanged,
     "lease.begin": LeaseBegan,
+    "lease.keep": LeaseKept,
     "lease.end": LeaseEnded,
     "lease.lapse": LeaseLapsed,
     "lease.late": LeaseLate,
