@@ -24,7 +24,12 @@ _OF_PHASE: Final = {
 def participant_faults(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[Action]:
     """Returns the faults of a run: each kind in half of the runs, with a rate of its own."""
     draw = _Patterns(rng, world)
-    kinds: list[Callable[[float], list[Action]]] = [draw.suspend, draw.silent_leader, draw.cut_takeover]
+    kinds: list[Callable[[float], list[Action]]] = [
+        draw.suspend,
+        draw.silent_leader,
+        draw.missed_leader,
+        draw.cut_takeover,
+    ]
     if world.brokers.handlers:
         kinds.append(draw.handler)
     if world.spectators:
@@ -77,6 +82,27 @@ class _Patterns(Schedules):
         move = Action("drain", at_ms=at_ms + rng.uniform(1, 0.2 * self.session_ms), args=args)
         undrain = Action("undrain", at_ms=at_ms + 2 * for_ms, args=args)
         return [*begin, move, undrain]
+
+    def missed_leader(self, at_ms: float) -> list[Action]:
+        """Leadership moves away from a broker and back while the controller does not reach it; its session lives."""
+        rng, partition = self.rng, f"any partition ~{self.rng.randrange(100)}"
+        broker, other = rng.sample(range(1, self.brokers + 1), 2)
+        for_ms = self.session_ms * rng.uniform(0.3, 0.8)
+        cut_ms, step_ms = at_ms + rng.uniform(1_000, 4_000), for_ms / 6
+        cut = {"node": f"broker {broker}", "for_ms": for_ms, "direction": rng.choice(("both", "in")), "deliver": False}
+        moves = [
+            action
+            for begin_ms, replicas in (
+                (at_ms, [broker, other]),
+                (cut_ms + step_ms, [other, broker]),
+                (cut_ms + 3 * step_ms, [broker, other]),
+            )
+            for action in (
+                Action("reassign", at_ms=begin_ms, args={"targets": {partition: replicas}, "to": "active controller"}),
+                Action("elect", at_ms=begin_ms + step_ms, args={"kind": "preferred", "to": "active controller"}),
+            )
+        ]
+        return [*moves, Action("cut", at_ms=cut_ms, args=cut | {"to": "active controller"})]
 
     def server_island(self, at_ms: float) -> list[Action]:
         """A server of ZooKeeper loses its leader, and serves its clients on until it gives up. Their sessions expire
