@@ -292,10 +292,10 @@ class Calls:
             if connection is not None:
                 connection.close()
             parts = urlsplit(url)
-            if parts.scheme == "https" and self._tls is None:
-                # Reading the system's certificates takes a tenth of a second.
-                self._tls = await run_in_thread(ssl.create_default_context)
             tls = self._tls if parts.scheme == "https" else None
+            if parts.scheme == "https" and tls is None:
+                # Reading the system's certificates takes a tenth of a second. They change while the process runs.
+                tls = await run_in_thread(ssl.create_default_context)
             port = parts.port or (443 if tls else 80)
             connection = await connected(parts.hostname or "", port, tls, self.limit_s / _ATTEMPTS_PER_LIMIT)
             try:

@@ -20,6 +20,8 @@ log = logger(__name__)
 
 # The default of etcd's `max-txn-ops`, which applies to comparisons and to operations separately.
 OPERATIONS_DEFAULT: Final = 128
+# Part of the text of etcd's error for a larger one.
+_TOO_LARGE: Final = "too many operations"
 # More are not faster, and one transaction would occupy the server for longer.
 OPERATIONS_MAX: Final = 1_000
 # A page of a large range: a few megabytes.
@@ -203,6 +205,15 @@ class Client:
                     raise
                 self._operations = OPERATIONS_DEFAULT
         return self._operations
+
+    def accepts_fewer(self, error: EtcdError) -> bool:
+        """Returns whether a transaction was too large for the server, whose limit has changed since it was determined,
+        or which is another member. From now on transactions have the size that every server accepts by default.
+        """
+        if error.grpc_code != INVALID_ARGUMENT or _TOO_LARGE not in error.message:
+            return False
+        self._operations = OPERATIONS_DEFAULT
+        return True
 
     # -- the servers
 

@@ -344,6 +344,8 @@ def _reason(error: Exception) -> str:
         return error.explained(_reason)
     if isinstance(error, socket.gaierror):
         return f"the name of the host cannot be resolved ({error.strerror})"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
     return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 

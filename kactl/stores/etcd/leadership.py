@@ -19,6 +19,7 @@ from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Wri
 from kactl.stores.formats import records, states
 
 from . import messages
+from .calls import EtcdError
 from .client import OPERATIONS_DEFAULT, Client
 from .keys import Interval
 from .messages import KeyValue, Put, Range, created_at, version_is
@@ -246,6 +247,10 @@ class LeadershipStore:
             try:
                 if (await self._client.execute(body)).succeeded:
                     return _Tried(rows, [Outcome.COMMITTED] * len(rows))
+            except EtcdError as error:
+                if len(rows) < OPERATIONS_DEFAULT or not self._client.accepts_fewer(error):
+                    raise
+                return _Tried(rows, [None] * len(rows))  # nothing was executed
             except StoreUnavailable:
                 lost = True
             found = await self._client.read_all([Range(key) for key in (self._client.keys.epoch, *row_keys)])

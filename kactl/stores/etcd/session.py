@@ -236,6 +236,11 @@ class EtcdSession:
         limit_ms = self._timeout_ms / _RENEWALS_PER_TIMEOUT
         lease = self._live_lease
         alive = bool(await self._client.keep_alive(lease, limit_ms=limit_ms))
+        if alive and self._bound.kind == "counted" and await self._client.members() != 1:
+            # etcd has more members than at the start: a deposed one may have granted the renewal. The next session
+            # counts with that.
+            await self.close()
+            raise self._expired()
         if alive and self._registered is not None:
             stored = await self._client.get(self._registered)
             alive = stored is not None and stored.lease == lease and not registration.is_evicted(stored.value)

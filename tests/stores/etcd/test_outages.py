@@ -16,6 +16,7 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore, calls
 from kactl.stores.etcd.calls import TOKEN_PAUSE_S, EtcdError
+from kactl.stores.etcd.client import OPERATIONS_DEFAULT
 from kactl.stores.etcd.messages import DeleteRange, Put, field
 from kactl.stores.etcd.session import NO_SESSION
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
@@ -652,3 +653,34 @@ async def test_too_large_topic_leaves_nothing(etcd: EtcdServer, cluster: str) ->
             await store.create_topic(ORDERS, THREE_PARTITIONS, {"note": "x" * (1 << 20)})
 
         assert await store.topics() == []
+
+
+async def test_session_that_was_counted_ends_when_a_member_is_added(fresh_etcd: EtcdServer) -> None:
+    """A learner, which does not vote yet: with a voter the server would wait for it."""
+    async with EtcdStore([fresh_etcd.url], session_timeout_ms=LONG_MS) as store:
+        session = await store.new_session(LONG_MS)
+        await session.register(broker_info(1))
+        await session.keep_alive()
+
+        body = {"peerURLs": [f"http://127.0.0.1:{free_port()}"], "isLearner": True}
+        await anyio.to_thread.run_sync(fresh_etcd.call, "/v3/cluster/member/add", body)
+
+        with pytest.raises(SessionExpired):
+            await session.keep_alive()
+        assert await store.brokers() == {}
+        assert (await store.new_session(LONG_MS)).bound.kind == "witnessed"
+
+
+async def test_server_that_accepts_fewer_operations_than_before_is_written_to(tmp_path: Path) -> None:
+    require_etcd()
+    with EtcdServer(tmp_path, options=["--max-txn-ops=1000"]) as server:
+        async with EtcdStore([server.url], session_timeout_ms=LONG_MS) as store:
+            fence = await create_with_leaders(store)
+            assert await store._client.operations() > OPERATIONS_DEFAULT
+
+            await anyio.to_thread.run_sync(server.stop)
+            server._options = []
+            await anyio.to_thread.run_sync(server.start)
+
+            change = new_write(ROWS, leader=2, leader_epoch=1, expected=0)
+            assert (await store.commit(change, fence)).committed.all()
