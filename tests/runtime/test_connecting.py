@@ -108,7 +108,7 @@ async def test_several_silent_addresses_leave_time_for_the_last(names: Names) ->
         for host in silent:
             stack.enter_context(silent_address(host, port))
         async with listening(ALIVE, port):
-            assert await connect(NAME, port, greeted, limit_s=2) == ALIVE
+            assert await connect(NAME, port, greeted, limit_s=8, complete_s=LIMIT_S) == ALIVE
 
 
 async def test_refused_address_is_followed_at_once(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:

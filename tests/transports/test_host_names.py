@@ -95,7 +95,7 @@ def tls_of(authority: Authority, identity: str) -> Tls:
 async def test_participant_leaves_an_address_that_does_not_greet(tmp_path: Path, encrypted: bool, closes: bool) -> None:
     authority = Authority(tmp_path)
     tls = [tls_of(authority, role) if encrypted else None for role in ("controller/0", "participant/1")]
-    limits = kactl.Limits(handshake_ms=4_000, backoff_ms=LONG_MS)
+    limits = kactl.Limits(handshake_ms=LONG_MS if closes else 12_000, backoff_ms=LONG_MS)
     serve = closes_at_once if closes else stays_silent
 
     async with controlled(tls=tls[0]) as port, greeter(DEAD, port, serve) as peer:
