@@ -95,7 +95,7 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
             opened = Api(server, {name: each.text for name, each in made.items()})
             assert (await server.get("/v1/topics", headers=opened.bearer("revoked"))).status == 200
             write_tokens(file, [each.record for name, each in made.items() if name not in ("unknown", "revoked")])
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 while (await server.get("/v1/topics", headers=opened.bearer("revoked"))).status != 401:
                     pass
             yield opened

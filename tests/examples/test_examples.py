@@ -94,7 +94,7 @@ def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
 
     example.wait(r"leads shards-0 with", without={victim})
     deadline = time.monotonic() + STEP_S
-    with closing(sqlite3.connect(file, timeout=10)) as jobs:
+    with closing(sqlite3.connect(file, timeout=60)) as jobs:
         while jobs.execute("SELECT count(*) FROM jobs WHERE done_by IS NULL").fetchone()[0]:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -128,7 +128,7 @@ def test_rooms_of_a_killed_process_move(example: Example) -> None:
                     places = [await place(http, port) for port in alive[:2]]
                     async with http.ws_connect(places[0]) as one, http.ws_connect(places[1]) as two:
                         await one.send_str("hello")
-                        assert (await two.receive(timeout=5)).data == "hello"
+                        assert (await two.receive(timeout=60)).data == "hello"
                         return places[0]
                 except (aiohttp.ClientError, TimeoutError) as error:
                     last = error

@@ -30,7 +30,7 @@ SLOWEST: Final = (
     "tests/transports/tcp/test_process_stories.py",
     "tests/participant/leases/test_watchdog.py",
     "tests/transports/tcp/test_processes.py",
-    "tests/environment/test_clocks.py",
+    "tests/environment/",
     "tests/website/",
     "tests/dashboard/",
     "tests/examples/",

@@ -281,7 +281,7 @@ async def test_request_to_many_brokers_is_encoded_once(monkeypatch: pytest.Monke
 
     def counted(encoder: Encoder, states: PartitionStates) -> memoryview:
         encoded.append(states)
-        assert may_go_on.wait(timeout=10)
+        assert may_go_on.wait(timeout=60)
         return original(encoder, states)
 
     monkeypatch.setattr(Encoder, "_update_metadata", counted)

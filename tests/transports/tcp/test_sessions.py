@@ -10,7 +10,7 @@ from kactl.testing.contracts.link_support import until
 pytestmark = pytest.mark.anyio
 
 SECRET = b"sixteen bytes or more"
-SESSION_MS = 2_000
+SESSION_MS = 6_000
 
 
 def network(**arguments: object) -> kactl.TcpNetwork:

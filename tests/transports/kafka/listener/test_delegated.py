@@ -139,7 +139,7 @@ async def test_decisions_are_renewed_while_a_request_waits(monkeypatch: pytest.M
 
     allowed = False
     task = asyncio.get_running_loop().create_task(decided.refresh())
-    await asyncio.wait_for(renewed.wait(), 30)
+    await asyncio.wait_for(renewed.wait(), 60)
     await asyncio.sleep(0)
     task.cancel()
 
