@@ -8,7 +8,7 @@ import dataclasses
 import random
 import uuid
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 from opentelemetry import metrics, trace
@@ -30,11 +30,13 @@ from kactl.messages.sessions import (
 )
 from kactl.model import NO_BROKER, Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
+from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
+from kactl.stores.opening import check_unopened
 from kactl.telemetry.attempts import Attempt, Attempts, Recorded
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
@@ -203,6 +205,7 @@ class Controller(Commands, Queries):
         self._spectators = Spectators(self.loop, self.cluster, history=self.history, store=self.store, clock=self.clock)
         self._network_transport: Transport | None = None
         self._stack: BlockStack | None = None
+        self._home = forks.home()
         self.telemetry.observe(
             readings(self.loop, self.partitions, self.replicas, self.channels, self.sessions, self.topic_settings)
             | self._store_metrics.readings()
@@ -210,9 +213,19 @@ class Controller(Commands, Queries):
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        gone: Any = forks.Gone(f"controller {self.node_id}", self._home)
+        self.loop = self.cluster = self.history = self.links = self.sessions = self.topic_settings = gone
+        self.is_open = False
+
     async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            self._home.check(f"controller {self.node_id}")
+        self._home = forks.share(self)
         async with BlockStack("the controller") as stack:
             stack.callback(self.telemetry.close)
+            check_unopened(self.store)  # before this instance receives the events of another one
             watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self._store_changed)
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)

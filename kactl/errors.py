@@ -89,6 +89,23 @@ class IllegalState(KactlError):
     """A state that only a bug can cause, such as a request batch that was filled and never sent."""
 
 
+class ProcessForked(KactlError):
+    """The object belongs to the process that this one was forked from, and cannot be used here.
+
+    Args:
+        owner: the object.
+        pid: of the process that it belongs to.
+    """
+
+    def __init__(self, owner: str, pid: int) -> None:
+        super().__init__(
+            f"{owner} belongs to process {pid}, from which this one was forked: use it there, and create and enter "
+            "another one here, or start this process by spawn or exec"
+        )
+        self.owner = owner
+        self.pid = pid
+
+
 class InternalError(KactlError):
     """A bug has ended the handling of a request, which may have been carried out in part.
 
@@ -541,13 +558,17 @@ class LeadershipLost(KactlError):
     Args:
         partition: as topic-0.
         token: the fencing token of the leadership.
+        forked: the caller is a process that was forked from the leader's.
     """
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     http_status = 409
 
-    def __init__(self, partition: str, token: str) -> None:
-        super().__init__(f"the leadership of {partition} under token {token} has ended: stop acting as its leader")
+    def __init__(self, partition: str, token: str, *, forked: bool = False) -> None:
+        reason = "stop acting as its leader"
+        if forked:
+            reason = "this process was forked from the one that leads, and no forked process may act"
+        super().__init__(f"the leadership of {partition} under token {token} has ended: {reason}")
         self.partition = partition
         self.token = token
 

@@ -20,6 +20,7 @@ from kactl.messages.routes import RouteMessage, Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker, Endpoint
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
+from kactl.runtime import forks
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.spectator.network import SpectatorLink
@@ -46,6 +47,12 @@ class MemoryHub:
         self._controllers: dict[int, Ask] = {}
         self._ports: dict[int, ControllerPort] = {}
         self._links: dict[ParticipantLink, None] = {}
+        self._home: forks.Home | None = None  # the process in which it is used
+
+    def _check_process(self) -> None:
+        if self._home is None:
+            self._home = forks.home()
+        self._home.check("the hub")
 
     def attach(self, broker: int, handler: Handler) -> None:
         """Register the handler of a broker id; it replaces an earlier one."""
@@ -119,6 +126,7 @@ class MemoryHub:
     @asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
         """See `Network`."""
+        self._check_process()
         ask = port.ask
         self.attach_controller(port.node_id, ask)
         self._ports[port.node_id] = port
@@ -136,6 +144,7 @@ class MemoryHub:
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()
     ) -> AsyncIterator[ControlLink]:
         """See `Network`."""
+        self._check_process()
         if controllers:
             raise BadRequest("controllers", "are given with a network of one process, which has no addresses")
         link = MemoryLink(self, port)

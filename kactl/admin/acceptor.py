@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.runtime import forks
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
@@ -66,7 +67,13 @@ class Acceptor:
     def addresses(self) -> list[Any]:
         return [listening.getsockname() for listening in self._sockets]
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        for listening in self._sockets:
+            forks.bury(listening)
+
     def start(self) -> None:
+        forks.share(self)
         for listening in self._sockets:
             self._loop.add_reader(listening.fileno(), self._ready, listening)
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from kactl.runtime import forks
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
@@ -53,6 +54,7 @@ class Connection(web.RequestHandler):
     """
 
     __slots__ = (
+        "__weakref__",
         "_cut",
         "_gate",
         "_head_bytes",
@@ -103,7 +105,12 @@ class Connection(web.RequestHandler):
 
     # -- called by the transport
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self.transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         super().connection_made(transport)
         if self._cut:
             self._abort()

@@ -19,6 +19,7 @@ from kactl.config.settings import Config
 from kactl.config.values import Listen
 from kactl.errors import BadConfig
 from kactl.participant.group import Participants
+from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
 from kactl.runtime.listening import listening_sockets
@@ -318,7 +319,7 @@ def _listed(places: Places, address: Address, unix: socket.socket | None) -> Ite
         token_file="" if places.local is None else os.path.abspath(places.local),
         tokens=os.path.abspath(places.tokens),
     )
-    written = None
+    written, here = None, forks.home()
     try:
         written = write(places.run, base_name(address.host, address.port), run)
     except (OSError, BadConfig) as error:
@@ -327,7 +328,7 @@ def _listed(places: Places, address: Address, unix: socket.socket | None) -> Ite
         yield
     finally:
         for file in (path, written):
-            if file:
+            if file and not here.left:
                 with contextlib.suppress(OSError):
                     os.unlink(file)
 

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session
 
@@ -57,6 +58,11 @@ class Lives:
         self._scope = anyio.CancelScope()
         self._current: Registration | None = None
         self._silent = False
+        self._home = forks.share(self)
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: a child ends as if it had been killed."""
+        self._silent = True
 
     @property
     def incarnation(self) -> Incarnation | None:
@@ -76,7 +82,7 @@ class Lives:
         has_started = False
         try:
             with self._scope:
-                while True:
+                while not self._home.left:
                     patience_ms = math.inf if has_started else self._patience_ms
                     self._current = await self._registrar.register(patience_ms)
                     if not has_started:

@@ -11,6 +11,7 @@ If a participant was paused for longer than its session's timeout, its registrat
 calls the listener's `stopped` for every replica, and registers again with a higher broker epoch.
 """
 
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -26,6 +27,7 @@ from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint
+from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack, ShieldedTasks
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
@@ -182,6 +184,7 @@ class Participant(TopicRequests, Views):
         self._patience_ms = PATIENCE * connections.timeout_ms
         self._lives: Lives | None = None  # since the last start
         self._started_before = False
+        self._home = forks.home()
 
     # -- lifecycle; not to be called from a listener's method, because its task is cancelled with the incarnation
 
@@ -210,6 +213,10 @@ class Participant(TopicRequests, Views):
 
     async def open(self) -> None:
         """Prepare for `start`, without any I/O; the same task has to call `close`."""
+        if self._home.left and self._stack is None:
+            # Made before a fork: each child needs registrations of its own, also if `rng` was copied.
+            self._home, self._incarnations = forks.home(), incarnation_ids(os.urandom(START_BYTES))
+        self._home.check(f"participant {self.id}")
         if self._stack is not None:
             raise IllegalState(f"participant {self.id} is already open: use one object for each block")
         stack = BlockStack(f"participant {self.id}")
@@ -246,7 +253,8 @@ class Participant(TopicRequests, Views):
             return False
         stack, self._stack, self._tasks = self._stack, None, None
         attempts = self._shutdown_attempts if shutdown_attempts is None else shutdown_attempts
-        stack.push_async_callback(self._shut_down, attempts)
+        if not self._home.left:
+            stack.push_async_callback(self._shut_down, attempts)
         return await stack.__aexit__(kind, error, trace)
 
     async def _shut_down(self, attempts: int) -> None:
@@ -264,6 +272,7 @@ class Participant(TopicRequests, Views):
         Raises:
             BrokerIdTaken, StoreError, ControllerUnreachable: see `__aenter__`.
         """
+        self._home.check(f"participant {self.id}")
         if self._tasks is None:
             raise IllegalState(f"participant {self.id} cannot start: enter it first (async with participant: ...)")
         if not self._runs:
@@ -276,8 +285,8 @@ class Participant(TopicRequests, Views):
         """End as a killed process does: at once, without any request; the broker stays registered until the session
         expires."""
         self._incarnations = self._new_incarnations()
-        if self._lives is not None:
-            await self._lives.end(silent=True)
+        if self._present is not None:
+            await self._present.end(silent=True)
         if self._hosting is not None:
             await self._hosting.end_life(silent=True)
 
@@ -357,16 +366,23 @@ class Participant(TopicRequests, Views):
 
     @property
     def _runs(self) -> bool:
-        return self._lives is not None and not self._lives.ended.is_set()
+        return self._present is not None and not self._present.ended.is_set()
 
     @property
     def _incarnation(self) -> Incarnation | None:
         """The present registration; None if there is none."""
-        return None if self._lives is None else self._lives.incarnation
+        return None if self._present is None else self._present.incarnation
 
     @property
     def _session(self) -> Session | None:
-        return None if self._lives is None else self._lives.session
+        return None if self._present is None else self._present.session
+
+    @property
+    def _present(self) -> Lives | None:
+        """Raises ProcessForked in a child of the process in which it was started."""
+        if self._lives is not None:
+            self._home.check(f"participant {self.id}")
+        return self._lives
 
     # -- called by the application
 

@@ -27,6 +27,7 @@ from typing import Any, NoReturn, Self
 import anyio
 import anyio.abc
 
+from . import forks
 from .logs import logger
 
 log = logger(__name__)
@@ -49,7 +50,13 @@ class Background:
         self._tasks = anyio.create_task_group()
 
     async def __aenter__(self) -> anyio.abc.TaskGroup:
+        self._loop = asyncio.get_running_loop()
+        forks.share(self)
         return await self._tasks.__aenter__()
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: the tasks end, if the child uses the event loop at all."""
+        self._loop.call_soon(self._tasks.cancel_scope.cancel)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -97,15 +104,24 @@ class ShieldedTasks:
 
     async def __aenter__(self) -> Self:
         self._tasks = await self._background.__aenter__()
+        self._loop = asyncio.get_running_loop()
+        forks.share(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        self._cancel()
+        return await self._background.__aexit__(kind, error, trace)
+
+    def _cancel(self) -> None:
         self._has_ended = True
         for scope in self._scopes:
             scope.cancel()
-        return await self._background.__aexit__(kind, error, trace)
+
+    def _abandon(self) -> None:
+        """See `Background._abandon`."""
+        self._loop.call_soon(self._cancel)
 
     def start_soon(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
         """Start a task. Its first step runs even if the block ends before it."""
@@ -135,6 +151,26 @@ class BlockStack(AsyncExitStack):
     def __init__(self, owner: str = "kactl") -> None:
         super().__init__()
         self._owner = owner
+
+    def callback(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """As AsyncExitStack's, but a process that was forked in the block does not close what belongs to its parent."""
+        here = forks.home()
+
+        def close() -> None:
+            if not here.left:
+                call(*args, **kwargs)
+
+        return super().callback(close)
+
+    def push_async_callback(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """See `callback`."""
+        here = forks.home()
+
+        async def close() -> None:
+            if not here.left:
+                await call(*args, **kwargs)
+
+        return super().push_async_callback(close)
 
     def pop_all(self) -> "BlockStack":
         """Move the callbacks to a new stack with the same owner."""

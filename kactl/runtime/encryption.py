@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 from kactl.access.validity import has_expired
 
+from . import forks
 from .tls_records import TlsRecords
 from .tls_turns import TlsTurns
 
@@ -100,7 +101,12 @@ class Encryption(asyncio.BufferedProtocol):
 
     # -- called by the socket's transport ------------------------------------------------------------------------------
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self._transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         self._transport = cast(asyncio.Transport, transport)
         if self._is_over:
             self._transport.abort()

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
 
@@ -18,6 +18,7 @@ from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, Kact
 from kactl.messages import arguments
 from kactl.messages.routes import RouteMessage, Version, Watch
 from kactl.model import TopicPartition
+from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
@@ -89,10 +90,19 @@ class Spectator:
         self._changed = asyncio.Event()
         self._link: SpectatorLink | None = None
         self._stack: BlockStack | None = None
+        self._home = forks.home()
 
     # -- life
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        gone: Any = forks.Gone("the spectator", self._home)
+        self._table = self._link = gone
+
     async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            self._home.check("the spectator")
+        self._home = forks.share(self)
         assert self._network is not None, "checked by the constructor"
         async with BlockStack("the spectator") as stack:
             opened = self._network.spectator_side(controllers=self._controllers)

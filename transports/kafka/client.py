@@ -21,6 +21,7 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
 from kactl.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
+from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port
 from kactl.runtime.connecting import connect
 from kactl.runtime.threads import run_in_thread
@@ -120,6 +121,11 @@ class KafkaConnection:
         self._is_delivering = False
         self._is_closed = False
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        if self._streams is not None:
+            forks.bury(self._streams[1].transport)
+
     async def deliver(self, request: Request) -> Response:
         """See `kactl.transports.base.Connection`."""
         if not isinstance(request, KafkaRequest):
@@ -216,6 +222,7 @@ class KafkaConnection:
             streams[1].transport.abort()
             raise self._unreachable("the connection to it was given up")
         self._streams = streams
+        forks.share(self)
         if endpoint.protocol.startswith("SASL"):
             login = LoginConnection(
                 self._transport.credentials, *streams, client_id=self._transport.client_id, host=endpoint.host

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from kactl.access import Principal, stranger
 from kactl.errors import KactlError, MalformedMessage
+from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
 
@@ -80,7 +81,12 @@ class Link(asyncio.Protocol):
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self._transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         # That of uvloop is no subclass of asyncio.Transport.
         self._transport = stream = cast(asyncio.Transport, transport)
         stream.set_write_buffer_limits(high=_WRITE_HIGH)

@@ -17,6 +17,7 @@ from typing import Final
 
 from kactl import wire
 from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.listening import listen_on
@@ -102,8 +103,14 @@ class Listener:
             reason = f"{self.address} cannot be listened on ({error.strerror}): choose another address or port"
             raise BadConfig("listen", reason) from None
         self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
+        forks.share(self)
         for listening in self._sockets:
             self._tasks.spawn(self._accept(listening))
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        for listening in self._sockets:
+            forks.bury(listening)
 
     async def close(self) -> None:
         """Stop listening, and close the connections without a complete handshake."""

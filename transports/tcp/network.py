@@ -19,6 +19,7 @@ from kactl.errors import BadConfig, BadRequest, ControllerUnreachable, EndpointU
 from kactl.machines.peer_endpoints import why_unusable
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.runtime import forks
 from kactl.runtime.addresses import is_wildcard
 from kactl.runtime.secret import Secret
 from kactl.spectator.network import SpectatorLink
@@ -123,6 +124,7 @@ class TcpNetwork:
         self._lock = anyio.Lock()
         self._offices: dict[int, Office] = {}
         self._ports: dict[str, ParticipantPort] = {}
+        self._home: forks.Home | None = None  # the process in which it is used
 
     @property
     def certificate(self) -> Tls | None:
@@ -176,6 +178,7 @@ class TcpNetwork:
         Raises:
             BadConfig: the address cannot be listened on.
         """
+        self._check_process()
         async with self._listens():
             check = EndpointCheck(port, self.verify, required=self.verify_endpoint)
             office = Office(port, limits=self.limits, metrics=self._metrics, endpoints=check)
@@ -200,6 +203,7 @@ class TcpNetwork:
             BadConfig: the address cannot be listened on, one of the addresses has another form, or a file of TLS cannot
                 be used.
         """
+        self._check_process()
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
         if self._listen is None:
@@ -217,6 +221,7 @@ class TcpNetwork:
             BadRequest: no addresses of controllers are known.
             BadConfig: one of the addresses has another form, or a file of TLS cannot be used.
         """
+        self._check_process()
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
         link = TcpSpectatorLink(cluster=self.cluster, dialer=self._dialer, addresses=self._beside(given), rng=self._rng)
@@ -226,6 +231,12 @@ class TcpNetwork:
         finally:
             with anyio.CancelScope(shield=True):
                 await link.aclose()
+
+    def _check_process(self) -> None:
+        """Raises ProcessForked if the network was in use when this process was forked."""
+        if self._home is None:
+            self._home = forks.home()
+        self._home.check("the network")
 
     def _check_controllers(self, given: Sequence[Address] = ()) -> None:
         if not (given or self._controllers or self._offices or self._listen):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 
 log = logger(__name__)
@@ -19,6 +20,11 @@ class Tasks:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._tasks: set[asyncio.Task[Any]] = set()
+        forks.share(self)
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        self.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Start a task. Tasks begin in the order of the calls."""

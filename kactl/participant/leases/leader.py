@@ -1,6 +1,7 @@
 """A leadership of this participant, as applications hold it."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from anyio.abc import TaskGroup
 
@@ -8,6 +9,7 @@ from kactl.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.messages import arguments
 from kactl.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition
+from kactl.runtime import forks
 
 from .lease import ENDED, Lease
 from .terms import NS_PER_MS
@@ -24,7 +26,6 @@ class Leader:
 
     Attributes:
         partition: the partition that this participant leads.
-        token: passed to resources that compare tokens. It stays the same for the whole leadership.
         isr: the in-sync replicas, as far as this participant knows; those of the end once the leadership has ended.
         leader_epoch: the present leader epoch. It begins as that of `token`, and rises when the controller changes the
             ISR or the replicas without another leader. Followers of the leadership are called with the same epochs.
@@ -33,7 +34,8 @@ class Leader:
     """
 
     __slots__ = (
-        "_lease", "_now_ns", "_report", "_resign", "_tasks", "isr", "leader_epoch", "partition", "reason", "token",
+        "_home", "_lease", "_now_ns", "_report", "_resign", "_tasks", "_token", "isr", "leader_epoch", "partition",
+        "reason",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +52,8 @@ class Leader:
         report: Callable[["Leader", int, int], None] | None = None,
     ) -> None:
         self.partition = partition
-        self.token = token
+        self._token = token
+        self._home = forks.home()
         self.isr = isr
         self.leader_epoch = token.leader_epoch if leader_epoch is None else leader_epoch
         self.reason = reason
@@ -59,6 +62,17 @@ class Leader:
         self._report = report
         self._lease = lease
         self._now_ns = now_ns
+
+    @property
+    def token(self) -> FencingToken:
+        """Passed to resources that compare tokens. It stays the same for the whole leadership.
+
+        Raises:
+            LeadershipLost: this process was forked from the leader's. A token that was read before can be passed on.
+        """
+        if self._home.left:
+            raise self._lost()
+        return self._token
 
     @property
     def previous(self) -> int | None:
@@ -71,10 +85,11 @@ class Leader:
         suspended. What happens between the call and the step itself it cannot notice: `token` is for that.
 
         Raises:
-            LeadershipLost: it has ended, and will never be valid again.
+            LeadershipLost: it has ended, and will never be valid again. So it has in a process that was forked from
+                the leader's.
         """
         if self._now_ns() >= self._lease.ends_ns:
-            raise LeadershipLost(str(self.partition), str(self.token))
+            raise self._lost()
 
     @property
     def is_valid(self) -> bool:
@@ -95,8 +110,8 @@ class Leader:
         """
         if self._resign is None:
             raise IllegalState(f"{self} has no tasks: pass a handler to its participant")
-        if self._tasks is None:
-            raise LeadershipLost(str(self.partition), str(self.token))
+        if self._tasks is None or self._home.left:
+            raise self._lost()
         return self._tasks
 
     async def resign(self, reason: str = "") -> None:
@@ -132,6 +147,9 @@ class Leader:
         self.check()
         self._report(self, follower, position)
 
+    def _lost(self) -> LeadershipLost:
+        return LeadershipLost(str(self.partition), str(self._token), forked=self._home.left)
+
     def _begin(self, lease: Lease, tasks: TaskGroup) -> None:
         """Begin to lead under a lease."""
         self._lease, self._tasks = lease, tasks
@@ -142,4 +160,7 @@ class Leader:
 
     def __repr__(self) -> str:
         state = "valid" if self.is_valid else "ended"
-        return f"Leader({self.partition}, token={self.token}, {state})"
+        return f"Leader({self.partition}, token={self._token}, {state})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self} cannot be sent to another process: send its token, and check in this process")

@@ -20,6 +20,7 @@ from kactl.clock import Clock
 from kactl.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
 from kactl.participant.time_limit import limited
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session
 
@@ -94,10 +95,15 @@ class Pacemaker:
         self._risk_reported_ns: int | None = None
         self._failing = False
         self._tasks: anyio.abc.TaskGroup | None = None  # while it runs
+        self._home = forks.share(self)
 
     @property
     def margin_ms(self) -> float:
         return self.terms.margin_ns / NS_PER_MS
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: no lease of this process lasts in a child."""
+        self.lease.ends_ns = ENDED.ends_ns
 
     async def run(self) -> None:
         """Renew until the session is lost. The lease has ended on return, also after a cancellation."""
@@ -149,6 +155,8 @@ class Pacemaker:
         A success that arrives after the end of the lease does not extend it: something may have seen it end.
         """
         now_ns, deadline_ns = self._clock.lease_ns(), self.terms.deadline(sent_ns)
+        if self._home.left:
+            return
         if self._valid and now_ns >= self.lease.ends_ns:
             self._end(late_ns=now_ns - self.lease.ends_ns)
         if deadline_ns <= now_ns:

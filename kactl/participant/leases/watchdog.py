@@ -29,6 +29,7 @@ from typing import Final
 import anyio
 
 from kactl.errors import BadRequest, NotReady
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 
 from . import watchdog_child
@@ -101,6 +102,9 @@ class Watchdog:
 
     def stop(self) -> None:
         """Stop watching."""
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: a child does not move the time that its parent is given, nor ends its watch."""
 
 
 class ThreadWatchdog(Watchdog):
@@ -245,6 +249,7 @@ class ProcessWatchdog(Watchdog):
                 raise
             self._close_child_fd()
             self.child, self._child_fd = child, child_fd
+            forks.share(self)
         except OSError as error:
             raise _refused(error) from error
         finally:
@@ -298,6 +303,10 @@ class ProcessWatchdog(Watchdog):
             self.child = None
         self._close_child_fd()
 
+    def _abandon(self) -> None:
+        self.child = self._shared = None
+        self._close_child_fd()
+
     def _end_child(self) -> None:
         assert self.child is not None
         try:
@@ -339,6 +348,7 @@ class DeviceWatchdog(Watchdog):
                 self._device = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
             except OSError as error:
                 raise NotReady(reason=f"the watchdog {self._path} cannot be opened: {error.strerror}") from error
+            forks.share(self)
             log.info("the watchdog %s is open: it resets this machine unless leases are renewed", self._path)
         super().begin()
 
@@ -358,6 +368,11 @@ class DeviceWatchdog(Watchdog):
             self._device = None
             with contextlib.suppress(OSError):
                 os.close(device)
+
+    def _abandon(self) -> None:
+        device, self._device = self._device, None
+        if device is not None:
+            os.close(device)  # an open one would keep the parent from closing it
 
     def _write(self, text: bytes) -> None:
         assert self._device is not None

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 
 from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import run_in_thread
@@ -125,6 +126,7 @@ class Calls:
 
     async def __aenter__(self) -> Self:
         self._connections = {}
+        self._home = forks.home()
         return self
 
     async def __aexit__(
@@ -308,6 +310,7 @@ class Calls:
     def _opened(self) -> dict[str, Connection]:
         if self._connections is None:
             raise IllegalState("an EtcdStore can only be used inside `async with`")
+        self._home.check("the etcd store")
         return self._connections
 
     def _failed(self, error: Exception) -> StoreUnavailable:

@@ -29,6 +29,7 @@ from h2.events import (
 from h2.exceptions import H2Error, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
+from kactl.runtime import forks
 from kactl.runtime.connecting import NoAddressAnswers, connect
 
 # Data that a server may send before it is read: of one stream, and of all streams of a connection.
@@ -156,7 +157,12 @@ class Connection(asyncio.Protocol):
 
     # -- asyncio.Protocol
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self._transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports have another base class
         self._frames.initiate_connection()
         self._frames.increment_flow_control_window(_CONNECTION_WINDOW - _INITIAL_WINDOW)

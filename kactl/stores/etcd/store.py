@@ -39,6 +39,7 @@ from kactl.stores.base import (
     Write,
 )
 from kactl.stores.deleted_topics import DeletedTopics
+from kactl.stores.opening import check_unopened
 
 from . import elections
 from .admin_records import AdminRecords
@@ -143,7 +144,12 @@ class EtcdStore:
         self._broker_sessions: list[EtcdSession] = []
         self._stack: BlockStack | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return self._stack is not None
+
     async def __aenter__(self) -> Self:
+        check_unopened(self)
         async with BlockStack("the etcd store") as stack:
             await stack.enter_async_context(self._calls)
             await self._watch.begin()

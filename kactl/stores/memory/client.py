@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
 from kactl.model import Broker
+from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
+from kactl.stores.opening import check_unopened
 
 from ..base import SessionBound, StoreEvent
 from ..deleted_topics import DeletedTopics
@@ -40,7 +42,18 @@ class MemoryClient:
             raise IllegalState("a MemoryStore with a link that was passed in cannot be copied: create another link")
         return type(self)(self.state, clock=self._clock)
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: the cluster in memory is the parent's."""
+        gone: Any = forks.Gone("the in-memory store", self._home)
+        self._link = gone
+
+    @property
+    def is_open(self) -> bool:
+        return self._stack is not None
+
     async def __aenter__(self) -> Self:
+        check_unopened(self)
+        self._home = forks.share(self)
         async with BlockStack("the in-memory store") as stack:
             tasks = await stack.enter_async_context(Background("a broker's session in the in-memory store"))
             await self._link.open(self._receive, tasks)

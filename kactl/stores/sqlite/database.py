@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 from kactl.clock import Clock
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
+from kactl.runtime import forks
 from kactl.stores.base import Changed, StoreEvent
 
 from .checkpoint import Checkpoint, Start, start_at_once
 from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
-from .identity import OpenFiles
+from .identity import OpenFiles, refuse_inherited
 from .journal import Journal
 from .other_boots import has_doubtful_leases, newest_abandoned
 from .protection import check_place
@@ -80,6 +81,7 @@ class Database:
         self._snapshot: Snapshot | None = None  # the next one, while it is being written
         self._began_with = (0, 0)  # length of the journal when `_snapshot` was begun
         check_place(path)
+        refuse_inherited(path)
         if not os.path.lexists(path):
             create(path, connect)
         with self.translated():
@@ -93,10 +95,16 @@ class Database:
                     self.connection.execute(f"PRAGMA {pragma}")
                 self._stamp = self.one("SELECT stamp FROM meta")
                 self.files = OpenFiles(path, connect, self.connection)
+                forks.share(self)
                 self.checkpoint = Checkpoint(path, self.connection, connect=connect, start=start)
             except BaseException:
                 self.connection.close()
                 raise
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.keep(self.connection)
+        self.files.inherited()
 
     def close(self) -> None:
         """Close the connection. The last process to close the file transfers the log into it."""

@@ -14,7 +14,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kactl.errors import StoreReplaced, StoreUnavailable
+from kactl.errors import ProcessForked, StoreReplaced, StoreUnavailable
 
 from .connection import Connect, Connection
 
@@ -70,6 +70,12 @@ class OpenFiles:
         opened = _opened()
         if opened and self._inodes[str(path)] not in opened:
             raise StoreReplaced(str(path), f"{path} was replaced while it was being opened")
+
+    def inherited(self) -> None:
+        """Note that the parent of this process has the file open; see `refuse_inherited`."""
+        inode = self._inodes[str(self._path)]
+        if inode is not None:
+            _inherited.add(inode)
 
     def check(self) -> None:
         """Verify that the path leads to the open files.
@@ -136,6 +142,20 @@ class OpenFiles:
         if found == self._inodes[file]:
             return ""
         return f"{file} was {'removed or renamed' if found is None else 'replaced by another file'} while it was open"
+
+
+# Files that a process had open when this one was forked from it.
+_inherited: Final[set[_Inode]] = set()
+
+
+def refuse_inherited(path: Path) -> None:
+    """Raises ProcessForked if the parent of this process has the file open.
+
+    SQLite counts the locks of a process in its own memory, which a fork copies: a new connection would rely on locks
+    that only the parent has.
+    """
+    if _inherited and _inode(str(path)) in _inherited:
+        raise ProcessForked(f"the open database {path}", os.getppid())
 
 
 def _inode(file: str) -> _Inode | None:

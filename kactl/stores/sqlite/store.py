@@ -40,6 +40,7 @@ from kactl.stores.base import (
 )
 from kactl.stores.deleted_topics import DeletedTopics
 from kactl.stores.entries import leader_write
+from kactl.stores.opening import check_unopened
 from kactl.stores.topic_assignment import TopicAssignment, split
 from kactl.stores.watch_registry import Watches
 
@@ -95,7 +96,12 @@ class SqliteStore:
         """The row of the client's own session in the table of leases; it changes after each loss."""
         return self._lease.session
 
+    @property
+    def is_open(self) -> bool:
+        return self._stack is not None
+
     async def __aenter__(self) -> Self:
+        check_unopened(self)
         async with BlockStack("the SQLite store") as stack:
             await self._thread.open()
             stack.push_async_callback(self._close)

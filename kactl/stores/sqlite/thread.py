@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from kactl.clock import Clock
 from kactl.errors import IllegalState
+from kactl.runtime import forks
 from kactl.stores.base import StoreEvent
 
 from .catalog import Catalog
@@ -49,6 +50,11 @@ class DatabaseThread:
         self._executor: ThreadPoolExecutor | None = None
         self._checkpoints: ThreadPoolExecutor | None = None
         self._moving: asyncio.Future[None] | None = None  # the first part of a checkpoint
+        self._home: forks.Home | None = None  # while it is open
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: SQLite may neither use nor close a connection of another process."""
+        self._executor = self._checkpoints = None
 
     @property
     def is_open(self) -> bool:
@@ -77,6 +83,7 @@ class DatabaseThread:
             StoreDamaged: the file was left unchanged.
         """
         loop = asyncio.get_running_loop()
+        self._home = forks.share(self)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
         self._checkpoints = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite-checkpoint")
         opened: list[Database] = []
@@ -103,7 +110,7 @@ class DatabaseThread:
             if self._moving is not None:
                 await asyncio.wait([self._moving])
             self._checkpoints.shutdown()
-        self._executor = self._checkpoints = self._parts = self._moving = None
+        self._executor = self._checkpoints = self._parts = self._moving = self._home = None
 
     async def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a job in the thread. Returns its result."""
@@ -115,7 +122,7 @@ class DatabaseThread:
             finally:
                 self._report_changes(loop)
 
-        return await loop.run_in_executor(self._executor, work)
+        return await loop.run_in_executor(self._own_executor, work)
 
     async def watch(self, arm: Callable[[], None], job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a job that reads. Changes that it sees are reported before `arm` is called, later ones after."""
@@ -127,7 +134,7 @@ class DatabaseThread:
                 loop.call_soon_threadsafe(arm)
                 return job(*args, **kwargs)
 
-        return await loop.run_in_executor(self._executor, work)
+        return await loop.run_in_executor(self._own_executor, work)
 
     def _start_checkpoint(self, loop: asyncio.AbstractEventLoop, job: Callable[[], None]) -> "Future[None]":
         """Start the first part of a checkpoint in its own thread. Called in the database's thread."""
@@ -149,7 +156,15 @@ class DatabaseThread:
             loop.call_soon_threadsafe(self._listener, event)
 
     @property
+    def _own_executor(self) -> ThreadPoolExecutor | None:
+        if self._home is not None:
+            self._home.check("the SQLite store")
+        return self._executor
+
+    @property
     def _opened(self) -> tuple[Database, Sessions, Catalog, Requests]:
+        if self._home is not None:
+            self._home.check("the SQLite store")
         if self._parts is None:
             raise IllegalState("a SqliteStore can only be used inside `async with`")
         return self._parts

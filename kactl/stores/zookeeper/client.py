@@ -24,7 +24,8 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import KactlError, SessionExpired, StoreUnavailable
+from kactl.errors import KactlError, ProcessForked, SessionExpired, StoreUnavailable
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 
 from . import connection, request
@@ -91,6 +92,7 @@ class Client:
         self._patience_s = PATIENCE * session_timeout_ms / 1000
         self._reads_many = True
         self._closing = False
+        self._home: forks.Home | None = None  # since it was opened
 
         self._waiting: deque[Call] = deque()
         self._lost: deque[Call] = deque()
@@ -113,6 +115,7 @@ class Client:
         Raises:
             StoreUnavailable: no server accepted the session within the session timeout; everything is closed again.
         """
+        self._home = forks.home()
         try:
             if not await self._connection.open():
                 timeout_s = self.session_timeout_ms / 1000
@@ -120,6 +123,10 @@ class Client:
         except BaseException:
             await self.close()
             raise
+
+    @property
+    def is_open(self) -> bool:
+        return self._home is not None and not self._closing
 
     async def close(self) -> None:
         """End the session and fail the queued requests. Takes at most a session timeout or 10 s."""
@@ -225,7 +232,9 @@ class Client:
     def submit(self, requests: Sequence[Any], finished: Callable[[Responses], None]) -> Responses:
         """Send requests; `finished` is called in the loop after all responses, or when `error` is set."""
         responses = Responses(len(requests), finished)
-        if self._closing:
+        if self._home is not None and self._home.left:
+            responses.finish(ProcessForked("the ZooKeeper store", self._home.pid))
+        elif self._closing:
             responses.finish(StoreUnavailable("the ZooKeeper client has been closed"))
         elif not requests:
             responses.finish()

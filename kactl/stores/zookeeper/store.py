@@ -41,6 +41,7 @@ from kactl.stores.base import (
     StoreEvent,
     Write,
 )
+from kactl.stores.opening import check_unopened
 
 from . import (
     admin_requests,
@@ -167,7 +168,12 @@ class ZooKeeperStore:
         self._session_state = SessionState(self._tell, timeout_ms=lambda: self._client.granted_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
 
+    @property
+    def is_open(self) -> bool:
+        return self._client.is_open
+
     async def __aenter__(self) -> Self:
+        check_unopened(self)
         await self._client.open()
         try:
             await self._acls.adapt(

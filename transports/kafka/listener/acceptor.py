@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
 
@@ -50,7 +51,12 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         bound.setblocking(False)
+        forks.share(self)
         self._resume()
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self._bound)
 
     def close(self) -> None:
         if self._pause is not None:

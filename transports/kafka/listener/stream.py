@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from kactl.runtime import forks
+
 # The largest piece that is read at a time, and the size of the buffer that all connections share.
 PIECE_SIZE: Final = 64 * 1024
 # Bytes that are read ahead while a request is handled. Most requests are smaller.
@@ -129,7 +131,12 @@ class Stream(asyncio.BufferedProtocol):
 
     # -- called by the transport ---------------------------------------------------------------------------------------
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self.transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         self.transport = transport  # type: ignore[assignment]  # uvloop's transport is not a subclass of asyncio.Transport
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH)
 

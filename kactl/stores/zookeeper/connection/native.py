@@ -21,6 +21,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from kactl.runtime import forks
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.logs import logger
 
@@ -102,11 +103,17 @@ class NativeConnection:
     # -- beginning and end
 
     async def open(self) -> bool:
+        forks.share(self)
         self._task = asyncio.create_task(self._run(), name=f"ZooKeeper session at {self._text}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._opened.wait()
         return self._opened.is_set()
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: the session is the parent's."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def close(self) -> None:
         self._closing = True

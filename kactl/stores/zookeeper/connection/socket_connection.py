@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
+from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import LOGINS, run_in_thread
 from kactl.sasl import ClientMechanism, Conversation, SaslError
@@ -166,7 +167,12 @@ class SocketConnection(asyncio.Protocol):
         self._pending.clear()
         return calls
 
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`."""
+        forks.bury(self._transport)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        forks.share(self)
         # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
         self._received_at = self._loop.time()

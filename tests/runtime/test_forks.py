@@ -1,0 +1,146 @@
+"""A process that is forked from one with leaders: nothing leads there, and nothing that it does reaches the parent."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kactl.model import TopicPartition
+from kactl.participant.leases.leader import Leader
+from kactl.participant.leases.token import FencingToken
+from tests.support.etcd_server import EtcdServer, require_etcd
+from tests.support.zookeeper_fixtures import jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
+
+__all__ = ["jars", "zookeeper"]
+
+PROGRAM = Path(__file__).with_name("forking_program.py")
+PATIENCE_S = 240
+LOST = ("check", "token", "tasks", "resign", "report")
+FORKED = (
+    *("is_active", "snapshot", "create_topic", "partition", "events", "store", "leadership", "ensure_topic", "restart"),
+    *("enter", "kill", "routes", "another controller", "another participant"),
+)
+USED = [
+    "valid: False",
+    *(f"{name} raised LeadershipLost" for name in LOST),
+    *(f"{name} raised ProcessForked" for name in FORKED),
+    "child ended with 5",
+    "undisturbed",
+]
+# Two workers of a server that has made the participant before it forked them, and by mistake gives all the same id.
+PRELOADED = """
+import os, sys, anyio, kactl
+node = kactl.Participant(1, network=kactl.TcpNetwork(controllers=[sys.argv[1]]), handler=kactl.PartitionHandler,
+                         session_timeout_ms=2_000)
+READY, GO = os.pipe(), os.pipe()
+async def first():
+    async with node:
+        await node.ensure_topic("t", assignment={0: [1]})
+        os.write(READY[1], b"x")
+        await anyio.to_thread.run_sync(os.read, GO[0], 1)
+        print("first leads", node.leadership("t-0").token, flush=True)
+async def second():
+    await anyio.to_thread.run_sync(os.read, READY[0], 1)
+    try:
+        async with node:
+            print("second is registered", flush=True)
+    except kactl.KactlError as error:
+        print("second:", type(error).__name__, flush=True)
+    os.write(GO[1], b"x")
+children = []
+for main in (first, second):
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0:  # as a daemon is made
+            anyio.run(main)
+        else:
+            os.wait()
+        sys.stdout.flush()
+        os._exit(0)
+    children.append(pid)
+for pid in children:
+    os.waitpid(pid, 0)
+"""
+CONTROLLER = """
+import anyio, kactl
+async def main():
+    network = kactl.TcpNetwork(listen="127.0.0.1:0")
+    async with kactl.Controller(100, network=network) as controller:
+        await controller.wait_active()
+        print(network.address, flush=True)
+        await anyio.to_thread.run_sync(input)
+anyio.run(main)
+"""
+
+
+def findings(*arguments: str) -> list[str]:
+    command = [sys.executable, str(PROGRAM), *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+def test_nothing_of_the_parent_can_be_used() -> None:
+    assert findings("memory", "use", "briefly") == USED
+
+
+def test_another_loop_and_participant_work_in_a_child() -> None:
+    assert findings("memory", "begin anew", "briefly") == ["linked anew", "child ended with 5", "undisturbed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["leader", "outside"])
+@pytest.mark.parametrize("what", ["exit", "raise", "go on"])
+def test_parent_is_undisturbed_by_the_end_of_a_child(tmp_path: Path, what: str, where: str) -> None:
+    found = findings(str(tmp_path / "cluster.db"), what, where)
+
+    assert found == [*(["cancelled"] if what == "go on" else []), "child ended with 1", "undisturbed"]
+
+
+@pytest.mark.slow
+def test_open_database_is_refused_to_a_child(tmp_path: Path) -> None:
+    assert findings(str(tmp_path / "cluster.db"), "use") == USED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["exit", "use"])
+def test_session_with_etcd_stays_the_parents(tmp_path: Path, what: str) -> None:
+    require_etcd()
+    with EtcdServer(tmp_path) as server:
+        found = findings(server.url, what)
+
+    assert found == (USED if what == "use" else ["child ended with 1", "undisturbed"])
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["exit", "use"])
+def test_session_with_zookeeper_stays_the_parents(zookeeper: ZooKeeperServer, what: str) -> None:
+    found = findings(f"zookeeper://{zookeeper.connect(f'/forks-{what}')}", what)
+
+    assert found == (USED if what == "use" else ["child ended with 1", "undisturbed"])
+
+
+def test_participant_made_before_a_fork_has_registrations_of_its_own_in_each_child() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as controller:
+        assert controller.stdout is not None
+        address = controller.stdout.readline().strip()
+        command = [sys.executable, "-c", PRELOADED, address]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        controller.communicate("\n", PATIENCE_S)
+
+    assert ran.stdout.splitlines() == ["second: BrokerIdTaken", "first leads 1.0"], ran.stderr
+
+
+def test_leader_is_not_sent_to_another_process() -> None:
+    """As an argument of a process that `multiprocessing` spawns, where its lease would never end."""
+    leader = Leader(TopicPartition("t", 0), FencingToken(1, 0), isr=(1,), now_ns=int)
+
+    with pytest.raises(TypeError, match="cannot be sent to another process: send its token"):
+        pickle.dumps(leader)
+    assert pickle.loads(pickle.dumps(leader.token)) == leader.token
