@@ -19,6 +19,8 @@ import time
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
+from . import forks
+
 # A hundred brokers whose names cannot be resolved leave room for those that have not been looked up before.
 THREADS_MAX: Final = 160
 # Of these, for names that are not known to be answered within `PROMPT_S`.
@@ -162,8 +164,13 @@ class _LookUps:
             thread = threading.Thread(target=self._run, args=(look_up,), name="kactl look-up", daemon=True)
             try:
                 thread.start()
+                forks.share(self)
             except RuntimeError:  # the process, its user or its container may have no more
                 self._end(look_up, NotResolved(socket.EAI_MEMORY, "no thread can be started: raise the limit of tasks"))
+
+    def _abandon(self) -> None:
+        """See `kactl.runtime.forks`: the threads, and the lock that one of them may hold, are the parent's."""
+        self.__init__()  # type: ignore[misc]
 
     def _rank(self, look_up: _LookUp) -> int:
         """Returns the order in which names get threads: prompt ones, new ones, slow ones."""
