@@ -6,7 +6,6 @@ Start a second one with the same file and another address and id as a standby. I
 killed, before the leases of participants end.
 """
 
-import contextlib
 import sys
 
 import anyio
@@ -23,5 +22,4 @@ async def main(listen: str, file: str, node_id: int = 100) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
-        anyio.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))
+    kactl.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))

@@ -4,16 +4,17 @@
     NODE=1 python examples/sharded_scheduler.py jobs.db 127.0.0.1:7373      # and NODE=2, NODE=3
 
 Each job is marked as done in a transaction that also compares the fencing token of the shard. A process that was
-suspended and still believes that it leads cannot mark jobs any more. A process that is stopped with Ctrl-C hands its
-shards over first.
+suspended and still believes that it leads cannot mark jobs any more. A process that is stopped (Ctrl-C, SIGTERM) hands
+its shards over first.
 """
 
+import contextlib
 import os
-import signal
 import sqlite3
 import sys
 
 import anyio
+import anyio.to_thread
 
 import kactl
 
@@ -27,15 +28,18 @@ class Shard(kactl.PartitionHandler):
 
     async def lead(self, leader: kactl.Leader) -> None:
         print(f"leads {self.partition} with token {leader.token}", flush=True)
-        with sqlite3.connect(self.file, timeout=10) as jobs:
-            while True:
-                await self.work(jobs, leader)
-                await anyio.sleep(0.2)
+        while True:
+            # In a thread: sqlite3 blocks, and a blocked event loop renews no lease.
+            await anyio.to_thread.run_sync(self.work, leader)
+            await anyio.sleep(0.2)
 
-    async def work(self, jobs: sqlite3.Connection, leader: kactl.Leader) -> None:
+    def work(self, leader: kactl.Leader) -> None:
         """Mark one job of this shard as done."""
         shard = self.partition.partition
-        with kactl.fencing.fenced(jobs, leader, f"shard-{shard}") as tx:
+        with (
+            contextlib.closing(sqlite3.connect(self.file, timeout=10)) as jobs,
+            kactl.fencing.fenced(jobs, leader, f"shard-{shard}") as tx,
+        ):
             tx.execute(f"UPDATE jobs SET done_by = ? WHERE id = ({NEXT})", (str(leader.token), shard))
 
 
@@ -46,10 +50,8 @@ async def main(file: str, *controllers: str) -> None:
     network = kactl.TcpNetwork(controllers=controllers)
     async with kactl.Participant(int(os.environ["NODE"]), network=network, handler=Shard) as node:
         await node.ensure_topic("shards", partitions=SHARDS, replication_factor=3)
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                break  # leaving the block moves the shards to other processes
+        await node.wait_closed()
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    kactl.run(main, *sys.argv[1:])

@@ -6,7 +6,6 @@
 The first start waits up to 30 s until all three processes run.
 """
 
-import contextlib
 import os
 import sys
 
@@ -31,5 +30,4 @@ async def main(*controllers: str) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
-        anyio.run(main, *sys.argv[1:])
+    kactl.run(main, *sys.argv[1:])

@@ -8,7 +8,6 @@ routes come from a spectator, which knows when a leader is ready. `/health/roles
 balancers.
 """
 
-import contextlib
 import os
 import sys
 import zlib
@@ -92,5 +91,4 @@ async def main(*controllers: str) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C
-        anyio.run(main, *sys.argv[1:])
+    kactl.run(main, *sys.argv[1:])

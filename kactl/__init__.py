@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kactl.participant.leases.token import FencingToken
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
+    from kactl.runtime.running import run
     from kactl.spectator.routes import Route, RouteChange, RoutesReset
     from kactl.spectator.spectator import Spectator
     from kactl.stores.base import Store
@@ -143,6 +144,7 @@ __all__ = [
     "Transport",
     "UpgradeType",
     "Version",
+    "run",
 ]
 
 # Where each public name lives. It is imported when it is first asked for: the command line needs none of them, and
@@ -201,6 +203,7 @@ _HOME = {
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
     "messages.routes": ("Version",),
+    "runtime.running": ("run",),
     "spectator.routes": ("Route", "RouteChange", "RoutesReset"),
     "spectator.spectator": ("Spectator",),
     "stores.base": ("Store",),

@@ -1,5 +1,3 @@
-import anyio
-
 import kactl
 
 
@@ -17,4 +15,4 @@ async def main() -> None:
             print(f"{view.name} is led by {view.leader}, in sync are {view.isr}")
 
 
-anyio.run(main)
+kactl.run(main)
