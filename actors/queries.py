@@ -110,10 +110,19 @@ class Queries:
         """
         return self.cluster.view(arguments.partition(name, "name"))
 
-    def partitions_of(self, topic: str) -> list[PartitionView]:
-        """Returns the partitions of a topic, in order; none if it is unknown."""
-        known = self.cluster.table.topic(topic)
-        return [] if known is None else [self.cluster.table.view(row) for row in self.cluster.table.rows_of(known)]
+    def partitions_of(self, topic: str | TopicRef) -> list[PartitionView]:
+        """Returns the partitions of a topic, in order; none if it is unknown, or another one of the name.
+
+        Raises:
+            BadRequest: `topic` cannot name a topic.
+        """
+        asked = arguments.topic(topic)
+        known = self.cluster.table.topic(asked.name)
+        return (
+            []
+            if known is None or known.ref.is_other(asked.id)
+            else [self.cluster.table.view(row) for row in self.cluster.table.rows_of(known)]
+        )
 
     def deletions(self) -> list[Waiting]:
         """Returns the topics that wait for deletion, by name, with the progress and the blockers of each."""

@@ -194,18 +194,20 @@ class TopicCommands:
             await self.wait_deleted(ref, timeout_ms=timeout_ms)
         return ref
 
-    async def wait_deleted(self, ref: TopicRef, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
-        """Wait until nothing is left of a topic that was marked for deletion.
+    async def wait_deleted(self, ref: TopicRef | str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Wait until nothing is left of a topic that was marked for deletion, or of any topic of a name.
 
         Raises:
+            BadRequest: `ref` is neither.
             ActionTimedOut: it is deleted as soon as every broker with a replica is online.
         """
+        topic = arguments.topic(ref, "ref")
 
         def gone() -> bool:
-            known = self.cluster.table.topic(ref.name)
-            return known is None or known.ref.id != ref.id
+            known = self.cluster.table.topic(topic.name)
+            return known is None or (ref is topic and known.ref.id != topic.id)
 
-        await self._until(gone, f"deleting topic {ref.name}", timeout_ms)
+        await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
 
     async def grow_topic(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kactl.errors import BadRequest
-from kactl.model import Assignment, TopicPartition
+from kactl.model import Assignment, TopicPartition, TopicRef
 
 from .admin import ElectionKind
 
@@ -66,6 +66,11 @@ def text(value: str, field: str) -> str:
     if not isinstance(value, str):
         raise BadRequest(field, f"{value!r} is not text: give a str")
     return value
+
+
+def topic(value: str | TopicRef, field: str = "topic") -> TopicRef:
+    """Returns a topic that was given by its name, for all topics of that name, or as a TopicRef."""
+    return value if isinstance(value, TopicRef) else TopicRef(text(value, field))
 
 
 def whole(value: int, field: str) -> int:

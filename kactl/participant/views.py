@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
-from kactl.model import NO_EPOCH, Broker, TopicPartition
+from kactl.model import NO_EPOCH, Broker, TopicPartition, TopicRef
 from kactl.state.rows import common
 
 from .hosted_replicas import HostedPartition, Role
@@ -52,18 +52,18 @@ class Views:
         """Returns this broker's own leadership of a partition; None if it has none, or no lease."""
         return None if self._incarnation is None else self._incarnation.leaderships.get(arguments.partition(name))
 
-    def leaderships(self, topic: str | None = None) -> list[Leader]:
+    def leaderships(self, topic: str | TopicRef | None = None) -> list[Leader]:
         """Returns all leaderships of this broker, or those of one topic; none if it has no lease."""
         return list(self.iter_leaderships(topic))
 
-    def iter_leaderships(self, topic: str | None = None) -> Iterator[Leader]:
+    def iter_leaderships(self, topic: str | TopicRef | None = None) -> Iterator[Leader]:
         """Yields them one by one, for callers that need only some."""
         if self._incarnation is None or not self._incarnation.has_lease:
             return
         hosted, leaderships = self._incarnation.hosted, self._incarnation.leaderships
         rows = hosted.in_role(Role.LEADER)
         if topic is not None:
-            rows = common(rows, hosted.index.rows_of(topic))
+            rows = common(rows, hosted.index.rows_of(arguments.topic(topic).name))
         for name in hosted.index.names(rows):
             leader = leaderships.get(name)
             if leader is not None:

@@ -17,7 +17,7 @@ from kactl.clock import Clock, SystemClock
 from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, MalformedMessage, RoutesStale
 from kactl.messages import arguments
 from kactl.messages.routes import RouteMessage, Version, Watch
-from kactl.model import TopicPartition
+from kactl.model import TopicPartition, TopicRef
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
@@ -146,7 +146,7 @@ class Spectator:
         """The time since the table was last known to be up to date; infinite before there is one."""
         return self._clock.monotonic_ms() - self._current_ms
 
-    def leader(self, topic: str, partition: int, *, max_age_ms: float | None = None) -> Route | None:
+    def leader(self, topic: str | TopicRef, partition: int, *, max_age_ms: float | None = None) -> Route | None:
         """Returns the route of a partition; None if it does not exist.
 
         Raises:
@@ -154,11 +154,11 @@ class Spectator:
         """
         if max_age_ms is not None and self.age_ms > max_age_ms:
             raise RoutesStale(self.age_ms, max_age_ms)
-        return self._table.route(TopicPartition(topic, partition))
+        return self._table.route(TopicPartition(arguments.topic(topic).name, partition))
 
-    def routes(self, topic: str) -> Sequence[Route]:
+    def routes(self, topic: str | TopicRef) -> Sequence[Route]:
         """Returns the routes of all partitions of a topic, in order; none if it does not exist."""
-        return self._table.routes(topic)
+        return self._table.routes(arguments.topic(topic).name)
 
     async def watch(self, after: Version | None = None) -> AsyncIterator[RouteChange | RoutesReset]:
         """Yields changes of routes. A reader that falls behind receives only the newest route of each partition.
