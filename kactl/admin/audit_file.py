@@ -13,7 +13,7 @@ import msgspec
 
 from kactl.errors import BadConfig
 from kactl.runtime.logs import logger
-from kactl.runtime.private_files import drop_group, make_folder
+from kactl.runtime.private_files import drop_group, is_at, make_folder
 
 from .schema import AuditRecord
 
@@ -41,8 +41,8 @@ class AuditFile:
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, count_max: int) -> None:
+        self._folder = folder = folder.absolute()  # the working directory may change
         make_folder(folder, KEY)
-        self._folder = folder
         self._bytes_max = bytes_max
         self._count_max = count_max
         self._is_stuck = False  # the last rotation has failed
@@ -58,6 +58,9 @@ class AuditFile:
         Raises:
             OSError: none of them was written.
         """
+        if self._descriptor is not None and not is_at(self._folder / NAME, self._descriptor):
+            log.error("%s was removed or renamed: the next records are in a new file", self._folder / NAME)
+            self.close()
         if self._descriptor is None:
             self._descriptor = self._open()
         if os.fstat(self._descriptor).st_size > self._bytes_max:

@@ -147,7 +147,7 @@ class Tokens(ByRole):
     """
 
     def __init__(self, file: str | Path) -> None:
-        self.credentials = Credentials(tokens=Path(file), local=None, clock=SystemClock())
+        self.credentials = Credentials(tokens=Path(file).absolute(), local=None, clock=SystemClock())
         self.credentials.load()
         self._checked_s = time.monotonic()
 

@@ -156,6 +156,14 @@ def drop_group(path: Path, status: os.stat_result, descriptor: int | None = None
     return wanted
 
 
+def is_at(path: Path, descriptor: int) -> bool:
+    """Returns whether a path leads to an open file: a cleaner may have removed it, or a program that rotates logs."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
 def is_of_own_group(status: os.stat_result) -> bool:
     """Returns whether this process is in the group of an entry."""
     return status.st_gid == os.getegid() or status.st_gid in os.getgroups()

@@ -73,11 +73,11 @@ class ServerTls:
         protocols: tuple[str, ...] = ("http/1.1",),
     ) -> None:
         self._section = section
-        self.cert = cert
-        self._key = key
         self._client_auth = client_auth
-        self._client_ca = client_ca
-        self._crl = crl
+        # They are read again later, and the working directory may have changed then.
+        self.cert, self._key, self._client_ca, self._crl = (
+            str(Path(file).absolute()) if file else "" for file in (cert, key, client_ca, crl)
+        )
         self._protocols = protocols
         self.on_verification_changed: Callable[[], None] = lambda: None
         self._version = self._seen()

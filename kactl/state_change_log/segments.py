@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kactl.runtime.private_files import drop_group
+from kactl.runtime.private_files import drop_group, is_at
 
 NAME: Final = "state-change.log"
 
@@ -26,7 +26,8 @@ class Segments:
     loses nothing; a crash of the machine may lose the last seconds.
 
     Args:
-        folder: created if it does not exist. No other process may write there.
+        folder: created if it does not exist. No other process may write there. A newest file that is removed or renamed
+            is begun again.
         bytes_max: a file larger than this is rotated.
         count_max: number of files, including the newest; at least 1.
 
@@ -38,12 +39,10 @@ class Segments:
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, count_max: int) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()  # the working directory may change
         self.rotations = 0
         self._bytes_max = bytes_max
         self._count_max = count_max
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        drop_group(folder, folder.lstat())
         self._file: BinaryIO | None = self._open()
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -52,6 +51,8 @@ class Segments:
         Raises:
             OSError: the lines were not written, or only partly. The next call opens the file again.
         """
+        if self._file is not None and not is_at(self._path(0), self._file.fileno()):
+            self.close()
         if self._file is None:
             self._file = self._open()
         try:
@@ -73,6 +74,8 @@ class Segments:
         return self.folder / (f"{NAME}.{age}" if age else NAME)
 
     def _open(self) -> BinaryIO:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        drop_group(self.folder, self.folder.lstat())
         # Names of topics and principals are not for every user of the host.
         file = open(self._path(0), "ab+", opener=_private)  # noqa: SIM115 - closed by close()
         drop_group(self._path(0), os.fstat(file.fileno()), file.fileno())

@@ -3,7 +3,7 @@
 import contextlib
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,40 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(BadConfig, match="chmod 700"):
         opened(folder)
+
+
+def removed(folder: Path) -> None:
+    (folder / NAME).unlink()
+
+
+def renamed(folder: Path) -> None:
+    (folder / NAME).rename(folder / "elsewhere")
+
+
+@pytest.mark.parametrize("lose", [removed, renamed])
+def test_file_that_is_removed_is_begun_again(
+    tmp_path: Path, lose: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = opened(tmp_path / "audit")
+    file.write(line(1))
+
+    lose(tmp_path / "audit")
+    file.write(line(2))
+
+    assert [record.seq for record in records(tmp_path / "audit")] == [2]
+    assert "was removed or renamed: the next records are in a new file" in caplog.text
+    file.close()
+
+
+def test_folder_does_not_follow_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = opened(Path("audit"))
+    monkeypatch.chdir("/")
+
+    file.write(line(1))
+
+    assert [record.seq for record in records(tmp_path / "audit")] == [1]
+    file.close()
 
 
 # -- the trail ---------------------------------------------------------------------------------------------------------

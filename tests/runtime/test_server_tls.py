@@ -153,6 +153,20 @@ async def test_client_without_a_certificate_has_none_that_could_end(tmp_path: Pa
     assert tls.accepts(opened)
 
 
+async def test_files_do_not_follow_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Authority(tmp_path).sign("server")
+    monkeypatch.chdir(tmp_path)
+    tls = ServerTls("api.tls", cert=server.cert.name, key=server.key.name)
+    before = tls.context
+    monkeypatch.chdir("/")
+
+    server.key.touch()
+    await tls.refresh()
+
+    assert tls.context is not before
+    assert not tls.reload_failed
+
+
 async def test_files_that_cannot_be_used_leave_the_context(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server = authority.sign("server")

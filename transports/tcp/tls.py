@@ -5,6 +5,7 @@ Contexts are made from the files when they are first needed, and again by `reloa
 
 import contextlib
 import os
+import pathlib
 from typing import TYPE_CHECKING
 
 from kactl.errors import BadConfig
@@ -36,7 +37,8 @@ class Tls:
     """
 
     def __init__(self, *, ca: Path, cert: Path, key: Path) -> None:
-        self.ca, self.cert, self.key = os.fspath(ca), os.fspath(cert), os.fspath(key)
+        # They are read again later, and the working directory may have changed then.
+        self.ca, self.cert, self.key = (str(pathlib.Path(file).absolute()) for file in (ca, cert, key))
         self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
         self.expires_s: float | None = None
 

@@ -394,6 +394,17 @@ def test_network_without_a_secret_gets_none() -> None:
         TcpNetwork().reload(secret=b"a secret of 16 bytes")
 
 
+def test_files_do_not_follow_the_working_directory(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = pki.tls("kactl://kactl/participant/1")
+    monkeypatch.chdir(Path(own.cert).parent)
+    tls = Tls(ca=Path(own.ca).name, cert=Path(own.cert).name, key=Path(own.key).name)
+    monkeypatch.chdir("/")
+
+    tls.reload()
+
+    assert tls.expires_s is not None
+
+
 async def test_missing_certificate_is_reported_at_the_start(tmp_path: Path) -> None:
     network = TcpNetwork(listen=LOOPBACK, tls=Tls(ca=tmp_path / "ca.pem", cert="c.pem", key="k.pem"))
 

@@ -141,7 +141,7 @@ class UserFile:
     """
 
     def __init__(self, path: Path, others: Users | None = None) -> None:
-        self._path = path
+        self._path = path = path.absolute()  # the working directory may change
         self._others = others
         self._version = _version(path)
         self.reload_failed = False
