@@ -136,7 +136,15 @@ class Controllership(Handlers):
         ours = self._perhaps_named and self.active_id == self.cluster.controller_id
         take_over = self._take_over or ours
         if record is not None and not take_over:
-            log.info("controller %d is active; this instance stands by", record.id)
+            if record.id == self.cluster.controller_id:
+                log.warning(
+                    "controller %d is active%s, which is the id of this instance, too: it stands by. If that is not an "
+                    "earlier process whose session has to end, choose another node_id for one of them",
+                    record.id,
+                    f" at {record.address}" if record.address else "",
+                )
+            else:
+                log.info("controller %d is active; this instance stands by", record.id)
             self._standby.begin()
             return
         # Until the store responds. ControllerMoved means that the record names another instance.

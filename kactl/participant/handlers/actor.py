@@ -299,6 +299,14 @@ class PartitionActor:
                     leader._begin(environment.lease, tasks)
                     environment.leads(leader, True)
                     await handler.lead(leader)
+                    # A private attribute: those that it started may be all that the handler needs.
+                    if type(handler).lead is not PartitionHandler.lead and not getattr(tasks, "_tasks", True):
+                        log.warning(
+                            "lead of the handler of %s has returned under token %s: the partition stays led, and no "
+                            "code runs for it until another replica leads; to end the leadership, call leader.resign()",
+                            self.name,
+                            leader.token,
+                        )
                     await anyio.sleep_forever()
             finally:
                 environment.watchdog.end()
