@@ -10,13 +10,14 @@ a late callback, after a blocked loop or a suspended process, first looks at the
 which the machine is suspended, so the clock is read twice in each margin as well.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import anyio
 import anyio.abc
 
-from kactl.clock import Clock
+from kactl.clock import Clock, SystemClock
 from kactl.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
 from kactl.participant.time_limit import limited
@@ -26,6 +27,7 @@ from kactl.stores.base import Session
 
 from .events import LeaseAtRisk, LeaseEvent, LeaseLapsed, LeaseResumed, RiskCause
 from .lease import ENDED, Lease
+from .loop_watch import watched
 from .terms import NS_PER_MS, LeaseConfig, LeaseTerms, lease_terms
 
 log = logger(__name__)
@@ -107,11 +109,15 @@ class Pacemaker:
 
     async def run(self) -> None:
         """Renew until the session is lost. The lease has ended on return, also after a cancellation."""
+        watch: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._config.watch_loop and isinstance(self._clock, SystemClock):
+            watch = watched(self._broker, self.terms.margin_ns)
         try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                tasks.start_soon(self._watch)
-                await self._send_renewals(tasks)
+            with watch:
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    tasks.start_soon(self._watch)
+                    await self._send_renewals(tasks)
         finally:
             self._tasks = None
             self._end(late_ns=None)

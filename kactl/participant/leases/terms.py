@@ -49,6 +49,7 @@ class LeaseConfig(msgspec.Struct, frozen=True, kw_only=True):
         handover_wait_ms: how long the next leader waits if the store only witnesses sessions. None: two thirds of T.
         watchdog: "thread" or "process" ends the program if a leader's code runs on after the lease; the path of a
             watchdog device resets the machine. See `kactl.participant.leases.watchdog`. Needs handlers.
+        watch_loop: a thread reports a call that blocks the event loop, with its stack, before the lease ends.
     """
 
     clock_drift: float = 0.1
@@ -56,6 +57,7 @@ class LeaseConfig(msgspec.Struct, frozen=True, kw_only=True):
     renewals: int = 6
     handover_wait_ms: int | None = None
     watchdog: str = "off"
+    watch_loop: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.clock_drift < DRIFT_MAX:
