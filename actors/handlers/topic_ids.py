@@ -29,12 +29,6 @@ log = logger(__name__)
 
 # Topics per call of the store while copies are checked.
 TOPICS_AT_ONCE: Final = 500
-LOST: Final = (
-    "topic %s has lost its id: its entry in the store has none, its partitions have leaders, and there is no copy. It "
-    "is served without an id: replicas that have the old one would be rejected under another. Write the old topic_id "
-    "into its entry (each log of a broker has it in the file partition.metadata). If no replica has one, name the "
-    "topic in new-topic-ids of [controller] (new_topic_ids=) for the next takeover"
-)
 
 
 class TopicIds(Handlers):
@@ -55,7 +49,14 @@ class TopicIds(Handlers):
         is_first = all(ref.id == ZERO_ID for ref in known)
         lost = {name for name in led if not is_first and name not in self.settings.new_topic_ids}
         for name in sorted(lost):
-            log.error(LOST, name)
+            log.error(
+                "topic %s has lost its id: its entry in the store has none, its partitions have leaders, and there is "
+                "no copy. It is served without an id: replicas that have the old one would be rejected under another. "
+                "Write the old topic_id into its entry (each log of a broker has it in the file partition.metadata). "
+                "If no replica has one, name the topic in new-topic-ids of [controller] (new_topic_ids=) for the next "
+                "takeover",
+                name,
+            )
         self.cluster.without_id.update(lost)
         ids |= await self._give(led - lost)
         new = [name for name in nameless if name not in ids and name not in lost]
