@@ -148,7 +148,7 @@ class ZooKeeperStore:
         self._ended_sessions: set[int] = set()
         self._lost = False
         self._has_tree = False
-        self._cluster_id = tree.new_cluster_id(self._rng)
+        self._cluster_id: bytes | None = None
         self._seen_connected = False
         self._client = Client(
             connect,
@@ -255,7 +255,8 @@ class ZooKeeperStore:
 
     async def _make_tree(self) -> None:
         """Create what a cluster needs, if it is missing. A cluster keeps the id under which brokers know it."""
-        self._cluster_id = await tree.make(self._client, self._cluster_id)
+        cluster_id = self._cluster_id or tree.new_cluster_id(self._rng)
+        self._cluster_id = await tree.make(self._client, cluster_id)
         self._has_tree = True
 
     async def resign(self, fence: Fence) -> None:

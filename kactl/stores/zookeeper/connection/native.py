@@ -186,10 +186,16 @@ class NativeConnection:
         """Try each server once. Returns a connection, or None."""
         limit_s = max(self.granted_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
         self._rejected = False
+        behind = []
         for host in self._rng.sample(self._hosts, len(self._hosts)):
             connection, is_behind = await self._try(host, limit_s, self._session, self._zxid)
-            overdue_s = asyncio.get_running_loop().time() - self._contact_at - self.granted_ms / 1000
-            if is_behind and overdue_s > 0:
+            if connection is not None:
+                return connection
+            if is_behind:
+                behind.append(host)
+        if asyncio.get_running_loop().time() - self._contact_at > self.granted_ms / 1000:
+            # Only now: another server than the one that is behind may know the session.
+            for host in behind:
                 connection, _ = await self._try(host, limit_s, Session(), 0)
                 if connection is not None:
                     self._zxid = 0
@@ -198,8 +204,7 @@ class NativeConnection:
                         "restored from a backup, so everything is read again",
                         self._text,
                     )
-            if connection is not None:
-                return connection
+                    return connection
         return None
 
     async def _try(
@@ -276,13 +281,13 @@ class NativeConnection:
     def _refusal(self, granted: Granted) -> str:
         """Returns reason a granted session is useless; empty if it is not, and then it becomes the current session."""
         ended = granted.timeout_ms <= 0
+        if granted.read_only and not ended:
+            return "it has lost its quorum and is read-only"
         if self._session.id and (ended or granted.session.id != self._session.id):
             self._session = Session()
             self._listener.state_changed(State.LOST)
         if ended:
             return "it has ended the session"
-        if granted.read_only:
-            return "it has lost its quorum and is read-only"
         self._session, self.granted_ms = granted.session, granted.timeout_ms
         return ""
 
