@@ -1,12 +1,18 @@
 """Placement of the replicas of new topics and partitions, and validation of requests to create them.
 
-Leaders are assigned round-robin. Followers are assigned round-robin with a stride that changes with each round, so that
-the partitions led by one broker have their followers on all others. If brokers have racks, neighbours in the round are
-of different racks, and the replicas of a partition are in as many racks as possible.
+Replicas go where the fewest are: the leader to the broker that leads the fewest partitions, the followers to those with
+the fewest replicas. Otherwise topics that are created and deleted by turns would gather on some brokers. Among equal
+brokers leaders are assigned round-robin, and followers with a stride that changes with each round, so that the
+partitions led by one broker have their followers on all others. If brokers have racks, neighbours in the round are of
+different racks, and the replicas of a partition are in as many racks as possible.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from kactl.config import topic as topic_config
 from kactl.errors import (
@@ -22,6 +28,8 @@ from kactl.errors import (
 from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
 from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints, first
+from kactl.state.table import Table
 
 from .shortage import too_few
 
@@ -65,7 +73,7 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
             "replication_factor",
             too_few(cluster, [broker.id for broker in live], factor),
         )
-    placed = place(live, partitions=count, replication_factor=factor, start=cluster.table.topic_count())
+    placed = place(live, partitions=count, replication_factor=factor, load=load_of(cluster.table, live))
     return TopicRef(request.topic), dict(enumerate(map(Assignment, placed)))
 
 
@@ -74,7 +82,7 @@ def check_growth(
 ) -> dict[int, Assignment]:
     """Returns the partitions to add with their assignments; nothing is changed.
 
-    They have as many replicas as the first partition, and continue the round of brokers from its place.
+    They have as many replicas as the first partition.
 
     Args:
         existing: the stored assignments of the topic.
@@ -104,9 +112,7 @@ def check_growth(
             "partitions",
             f"the topic has {size} replicas: {too_few(cluster, [broker.id for broker in live], size)}",
         )
-    circle = [broker.id for broker in _interleaved(live)]
-    begin = next((circle.index(broker) for broker in existing[min(existing)].replicas if broker in circle), 0)
-    placed = place(live, partitions=len(numbers), replication_factor=size, start=begin, first=first)
+    placed = place(live, partitions=len(numbers), replication_factor=size, load=load_of(cluster.table, live))
     return dict(zip(numbers, map(Assignment, placed), strict=True))
 
 
@@ -166,25 +172,82 @@ def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int,
     return dict(sorted(assignment.items()))
 
 
+Counts = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """What n brokers have, in the order of the round.
+
+    Attributes:
+        leaders: int64[n], partitions of which a broker is the preferred leader.
+        replicas: int64[n].
+    """
+
+    leaders: Counts
+    replicas: Counts
+
+
+def load_of(table: Table, brokers: Sequence[Broker]) -> Load:
+    """Returns what some brokers have when all reassignments are complete, without topics queued for deletion."""
+    rows = table.rows(table.not_queued(table.all()))
+    stays = rows.assigned & ~rows.removing
+    ids = np.array([broker.id for broker in _interleaved(brokers)], np.int32)
+    return Load(_count(first(stays, rows.replicas), ids), _count(rows.replicas[stays], ids))
+
+
+def _count(column: Ints, ids: Ints) -> Counts:
+    """Returns how often each id is in a column."""
+    order = np.argsort(ids)
+    place = np.minimum(np.searchsorted(ids[order], column), max(len(ids) - 1, 0))
+    known = place[ids[order][place] == column] if len(ids) else place[:0]
+    counts = np.zeros(len(ids), np.int64)
+    counts[order] = np.bincount(known, minlength=len(ids))
+    return counts
+
+
 def place(
-    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, start: int = 0, first: int = 0
+    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, load: Load | None = None
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of partitions `first` ... `first` + `partitions` - 1, with distinct brokers in each.
+    """Returns the replicas of some new partitions, with distinct brokers in each.
+
+    A whole round adds the same to each broker, unless there are racks. For each of the other partitions, the sums of
+    squares of leaders and of replicas grow as little as possible. Ties keep both within one of their averages: leaders
+    are brokers with more replicas, which few followers will join, and followers are brokers with more leaders, which
+    are the last to lead again.
 
     Args:
         brokers: at least `replication_factor`.
-        start: the position of partition 0 in the round, so that topics with few partitions do not all start on one
-            broker.
+        load: as of `load_of`; None for an empty cluster.
     """
     circle = _interleaved(brokers)
     size = len(circle)
-    assignments = []
-    for partition in range(first, first + partitions):
-        leader = (start + partition) % size
-        stride = 1 + (start + partition // size) % (size - 1) if size > 1 else 0
-        others = [circle[(leader + 1 + (stride - 1 + step) % (size - 1)) % size] for step in range(size - 1)]
-        assignments.append(_spread([circle[leader], *others], replication_factor))
-    return assignments
+    nothing = np.zeros(size, np.int64)
+    leaders, replicas = (nothing, nothing.copy()) if load is None else (load.leaders.copy(), load.replicas.copy())
+    rounds = partitions // size if len({broker.rack for broker in circle}) == 1 else 0
+    stride = int(leaders.sum()) // size
+    chosen = [
+        [leader, *_others(size, leader, stride + turn)[: replication_factor - 1]]
+        for turn in range(rounds)
+        for leader in range(size)
+    ]
+    for index in range(partitions - len(chosen)):
+        stride = int(leaders.sum()) // size + rounds
+        enough = np.partition(replicas, replication_factor - 1)[replication_factor - 1]
+        cost = leaders + np.maximum(replicas - enough, 0)
+        begin = (chosen[-1][0] + 1) % size if index else 0
+        leader = int(np.lexsort(((np.arange(size) - begin) % size, -replicas, cost))[0])
+        leaders[leader] += 1
+        others = np.array(_others(size, leader, stride), np.intp)
+        others = others[np.lexsort((-leaders[others], replicas[others]))]  # stable: otherwise in their order
+        chosen.append(_spread(circle, [leader, *others.tolist()], replication_factor))
+        replicas[chosen[-1]] += 1
+    return [tuple(circle[index].id for index in one) for one in chosen]
+
+
+def _others(size: int, leader: int, stride: int) -> list[int]:
+    """Returns the positions of all brokers but the leader, in the order in which they follow it."""
+    return [(leader + 1 + (stride + step) % (size - 1)) % size for step in range(size - 1)]
 
 
 def _interleaved(brokers: Sequence[Broker]) -> list[Broker]:
@@ -196,17 +259,16 @@ def _interleaved(brokers: Sequence[Broker]) -> list[Broker]:
     return [broker for round_ in rounds for broker in round_ if broker is not None]
 
 
-def _spread(candidates: Sequence[Broker], count: int) -> tuple[int, ...]:
+def _spread(circle: Sequence[Broker], candidates: Sequence[int], count: int) -> list[int]:
     """Returns `count` candidates: those in a new rack before others, otherwise in order. The first candidate is always
     first.
     """
-    chosen: list[Broker] = []
-    racks: set[str | None] = set()
-    for broker in candidates:
-        if len(chosen) < count and (broker.rack not in racks or broker.rack is None):
-            chosen.append(broker)
-            racks.add(broker.rack)
-    for broker in candidates:
-        if len(chosen) < count and broker not in chosen:
-            chosen.append(broker)
-    return tuple(broker.id for broker in chosen)
+    chosen: list[int] = []
+    racks: set[str] = set()
+    for index in candidates:
+        rack = circle[index].rack
+        if len(chosen) < count and (rack is None or rack not in racks):
+            chosen.append(index)
+            racks.update([] if rack is None else [rack])
+    left = [index for index in candidates if index not in chosen] if len(chosen) < count else []
+    return chosen + left[: count - len(chosen)]
