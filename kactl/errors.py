@@ -541,15 +541,17 @@ class NotReady(KactlError):
     Args:
         retry_after_ms: the time after which this replica may be elected again; 100 ms at least.
         reason: for log lines and reports.
+        hold_ms: the time for which the controller does not return the leadership to this replica by itself.
     """
 
     remedy = Remedy.RETRY
     http_status = 503
 
-    def __init__(self, retry_after_ms: int = 1_000, reason: str = "") -> None:
+    def __init__(self, retry_after_ms: int = 1_000, reason: str = "", *, hold_ms: int = 0) -> None:
         super().__init__(reason or "it gives no reason")
         self.retry_after_ms = retry_after_ms
         self.reason = reason
+        self.hold_ms = hold_ms
 
 
 class LeadershipLost(KactlError):

@@ -28,6 +28,7 @@ from kactl.state.rows import Bools, RowNumbers, Rows, common, some, without
 from kactl.state.table import in_sync_of
 from kactl.stores.base import Leaderships
 
+from .balance import Balancing
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
@@ -69,8 +70,10 @@ class BrokerEvents(Handlers):
         timers: Timers,
         stopped: StoppedReplicas,
         leases: Leases,
+        balancing: Balancing,
     ) -> None:
         super().__init__(context)
+        self._balancing = balancing
         self._stopped = stopped
         self._timers = timers
         self._features = features
@@ -164,6 +167,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             self.cluster.forget_offline_dirs(broker)
         await self.on_broker_startup(brokers, kind)
+        self._balancing.brokers_came(brokers)
 
     async def on_broker_startup(self, brokers: list[int], kind: str) -> None:
         """Use brokers, for the first time or again: send them everything, and their registrations to the other brokers.

@@ -54,6 +54,9 @@ class Elections(Handlers):
         }
 
     async def on_election_requested(self, event: ElectionRequested) -> list[ElectionResult]:
+        if event.election is ElectionKind.PREFERRED and not event.dry_run:
+            for name in list(self.cluster.resigned) if event.partitions is None else event.partitions:
+                self.cluster.resigned.pop(name, None)
         return await answer(event, self.cluster, self.move_many)
 
     async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:

@@ -6,6 +6,7 @@ replica whose handler does not recover by itself.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, Topi
 from kactl.outbound.batch import Addressed
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Resigned
 from kactl.state.replica_reports import ReplicaReport
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
@@ -28,6 +30,9 @@ from .offline import Offline
 from .serving_replicas import ServingReplicas
 
 log = logger(__name__)
+
+# A longer hold is a mistake: what it concerns is forgotten by then.
+HOLD_MS_MAX: Final = 86_400_000
 
 
 class PartitionReports(Handlers):
@@ -111,6 +116,9 @@ class PartitionReports(Handlers):
         self.cluster.replica_reports.put(
             event.broker, name, ReplicaReport(status, detail, since_ms, event.broker_epoch)
         )
+        if report.hold_ms > 0:
+            until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)
+            self.cluster.resigned[name] = Resigned(event.broker, event.broker_epoch, until_ms)
         if status is ReplicaStatus.READY:
             self.cluster.replica_reports.put_ready(event.broker, name, self.channels.last_number)
         self.history.add(

@@ -52,6 +52,7 @@ class AllHandlers:
         reassignments = Reassignments(context, deletion)
         serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments, timers=timers)
         self.hosting = Hosting(context)
+        balancing = Balancing(context, timers)
         brokers = BrokerEvents(
             context,
             features,
@@ -62,10 +63,10 @@ class AllHandlers:
             timers=timers,
             stopped=stopped,
             leases=leases,
+            balancing=balancing,
         )
         topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases)
         elections = Elections(context, unclean)
-        balancing = Balancing(context, timers)
         shutdowns = Shutdowns(
             context, on_broker_startup=brokers.on_broker_startup, timers=timers, deletion=deletion, stopped=stopped
         )

@@ -295,6 +295,7 @@ def _controller(
         unclean_leader_election=settings.unclean_leader_election,
         delete_topics=settings.delete_topics,
         auto_balance=settings.auto_leader_rebalance,
+        participant_balance_ms=int(settings.participant_balance_after),
         new_topic_ids=frozenset(settings.new_topic_ids),
         balance_interval_ms=settings.leader_imbalance_check_interval,
         balance_percentage=settings.leader_imbalance_percent,

@@ -35,6 +35,8 @@ class ControllerSettings:
         auto_balance: whether preferred replicas are elected automatically when leadership is imbalanced.
         balance_interval_ms: how often the imbalance is checked.
         balance_percentage: for each broker, the percentage of the partitions preferring it that others may lead.
+        participant_balance_ms: how long after a participant has joined or returned, or after a takeover, leaderships
+            return to the participants that are preferred, if `auto_balance` is set; 0 leaves that to the other checks.
         shutdown_limit_ms: how long a broker that requested a controlled shutdown may stay registered before it is
             eligible as a leader again.
         standby_interval_ms: how often a standby reads changes from the store, so that it has little to read when it
@@ -61,6 +63,7 @@ class ControllerSettings:
     auto_balance: bool = True
     balance_interval_ms: int = 300_000
     balance_percentage: int = 10
+    participant_balance_ms: int = 3_000
     shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
     standby_interval_ms: int = 1000
     take_over: bool = False
@@ -110,6 +113,7 @@ class SettingKeywords(TypedDict, total=False):
     auto_balance: bool
     balance_interval_ms: int
     balance_percentage: int
+    participant_balance_ms: int
     shutdown_limit_ms: int
     standby_interval_ms: int
     take_over: bool

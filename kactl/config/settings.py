@@ -80,6 +80,8 @@ class ControllerConfig(Section, frozen=True):
             partitions that prefer a broker.
         leader_imbalance_percent: share of the partitions that prefer a broker which others may lead.
         leader_imbalance_check_interval: how often the shares are compared.
+        participant_balance_after: how long after a participant has joined or returned leaderships return to the
+            participants that are preferred; 0 leaves that to the other checks.
         delete_topics: whether topics may be deleted.
         takeover: take the controllership from its present holder at start.
         warm_standby: whether a standby instance follows changes, so that a takeover has little to read.
@@ -94,6 +96,7 @@ class ControllerConfig(Section, frozen=True):
     auto_leader_rebalance: bool = True
     leader_imbalance_percent: Annotated[int, Meta(ge=0, le=100)] = 10
     leader_imbalance_check_interval: Duration = Duration(300_000)
+    participant_balance_after: Duration = Duration(3_000)
     delete_topics: bool = True
     takeover: bool = False
     warm_standby: bool = True

@@ -35,18 +35,26 @@ class Balance:
     returning: RowNumbers
 
 
-def balance(table: Table, live: BrokerSet, *, percentage: int) -> Balance:
+def balance(
+    table: Table, live: BrokerSet, *, percentage: int, held: RowNumbers | None = None, only: BrokerSet | None = None
+) -> Balance:
     """Returns the imbalance over all partitions except those of topics that are queued for deletion.
 
     Args:
         live: the brokers that may lead.
         percentage: the share of the partitions that prefer a broker which other brokers may lead; above it, the broker
             is over.
+        held: partitions whose leaders stay; they do not count as led elsewhere.
+        only: the brokers that leadership may return to; None for all.
     """
     rows = table.not_queued(np.flatnonzero(some(table.column("assigned"))))
     replicas, head = table.column("replicas")[:, rows], preferred_slot(table.column("assigned")[:, rows])
     preferred = first(head, replicas)
     elsewhere = (table.column("leader_epoch")[rows] != NO_EPOCH) & (table.column("leader")[rows] != preferred)
+    if held is not None and len(held):
+        elsewhere &= ~np.isin(rows, held)
+    if only is not None:
+        elsewhere &= only[preferred]
     brokers, group = np.unique(preferred, return_inverse=True)
     preferring = np.bincount(group, minlength=len(brokers))
     led_elsewhere = np.bincount(group[elsewhere], minlength=len(brokers))

@@ -117,6 +117,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
         age_ms: how long it had been in this state when the report was made.
         recovered: the replica is READY after a failure, and does not serve until it is started again.
         set_aside: the replica's data is kept for this topic, which is not the one that the controller has named.
+        hold_ms: how long automatic balancing does not return the leadership to the replica, which has resigned it.
     """
 
     partition: TopicPartition
@@ -126,6 +127,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     age_ms: float = 0.0
     recovered: bool = False
     set_aside: TopicRef | None = None
+    hold_ms: float = 0.0
 
 
 class PartitionsReported(ControllerRequest, frozen=True):

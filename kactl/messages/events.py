@@ -232,9 +232,14 @@ class TopicIdsDue(Event, frozen=True):
 
 
 class BalanceDue(Event, frozen=True):
-    """Check whether leadership should return to preferred replicas."""
+    """Check whether leadership should return to preferred replicas.
+
+    Attributes:
+        participants: of participants only, one of which has joined.
+    """
 
     state = ControllerState.AUTO_LEADER_BALANCE
+    participants: bool = False
 
 
 class ShutdownOverdue(Event, frozen=True):

@@ -54,6 +54,14 @@ class CompletedMove(NamedTuple):
     time_ms: int
 
 
+class Resigned(NamedTuple):
+    """A leadership that automatic balancing does not return, until a monotonic time or the end of the registration."""
+
+    broker: int
+    broker_epoch: int
+    until_ms: float
+
+
 # Deleted topics that are remembered: participants that were away meanwhile report soon after they are back.
 DELETED_MAX: Final = 20_000
 
@@ -104,6 +112,7 @@ class Cluster:
         self.creations_unchecked: set[str] = set()
         self.without_id: set[str] = set()  # topics whose ids were lost
         self.deleted: dict[TopicRef, None] = {}  # the last ones that this controller has deleted, as ordered
+        self.resigned: dict[TopicPartition, Resigned] = {}
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
@@ -340,6 +349,16 @@ class Cluster:
         self.deletion_ineligible[name] = (*others, blocker)
         return len(others) == len(before)
 
+    def held_leaderships(self, now_ms: float) -> RowNumbers:
+        """Returns the partitions that automatic balancing does not return to the replicas that resigned."""
+        epochs = {id_: broker.epoch for id_, broker in self._brokers.items()}
+        self.resigned = {
+            name: held
+            for name, held in self.resigned.items()
+            if held.until_ms > now_ms and epochs.get(held.broker) == held.broker_epoch
+        }
+        return self.table.rows_known(self.resigned)
+
     def remember_deletion(self, names: Iterable[str]) -> None:
         """Record that topics are deleted because that was ordered. They are still in the table."""
         self.deleted |= {topic.ref: None for name in names if (topic := self.table.topic(name)) is not None}
@@ -377,6 +396,7 @@ class Cluster:
         self.assignments_unsure -= removed
         self.creations_unchecked -= removed
         self.without_id -= removed
+        self.resigned = {name: held for name, held in self.resigned.items() if name.topic not in removed}
         self.lift_blockers(removed)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in removed}

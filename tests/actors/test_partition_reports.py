@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -99,11 +100,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster(meter_provider: MeterProvider | None = None) -> AsyncIterator[Cluster]:
+async def open_cluster(meter_provider: MeterProvider | None = None, **settings: Any) -> AsyncIterator[Cluster]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     async with (
-        Controller(100, store=store, clock=clock, meter_provider=meter_provider) as controller,
+        Controller(100, store=store, clock=clock, meter_provider=meter_provider, **settings) as controller,
         AsyncExitStack() as stack,
     ):
         cluster = Cluster(controller, clock)

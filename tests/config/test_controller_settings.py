@@ -17,6 +17,7 @@ CHANGED: dict[str, Any] = {
     "auto_balance": False,
     "balance_interval_ms": 1,
     "balance_percentage": 2,
+    "participant_balance_ms": 9,
     "shutdown_limit_ms": 3,
     "standby_interval_ms": 4,
     "take_over": True,

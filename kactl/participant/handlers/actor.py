@@ -317,9 +317,9 @@ class PartitionActor:
             return False
         return lapsed
 
-    def _resign(self, leader: Leader, reason: str) -> None:
+    def _resign(self, leader: Leader, reason: str, hold_ms: int) -> None:
         if leader is self.leader:
-            self._resigned = NotReady(reason=reason or "it has resigned")
+            self._resigned = NotReady(reason=reason or "it has resigned", hold_ms=hold_ms)
             self._end_leader()
             self._signal.set()
 

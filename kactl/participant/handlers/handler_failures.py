@@ -107,7 +107,7 @@ class HandlerFailures:
             self.report(leader_epoch, ReplicaStatus.ERROR, detail)
         elif isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self._name, error)
-            self.report(leader_epoch, ReplicaStatus.NOT_READY, detail)
+            self.report(leader_epoch, ReplicaStatus.NOT_READY, detail, hold_ms=error.hold_ms)
             self._begin_back_off(leader_epoch, max(error.retry_after_ms, NOT_READY_MS_MIN))
         else:
             failed.add(logging.ERROR, error, "%s of the handler of %s has failed", what, self._name)
@@ -140,9 +140,12 @@ class HandlerFailures:
         *,
         age_ms: float = 0.0,
         recovered: bool = False,
+        hold_ms: float = 0.0,
     ) -> None:
         """Report the status of the handler to the controller. STUCK and ERROR replace a back-off."""
-        report = PartitionReport(self._name, leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered)
+        report = PartitionReport(
+            self._name, leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered, hold_ms=hold_ms
+        )
         if status in _LASTING:
             self.back_off = None
             self._lasting = report, self._environment.clock.monotonic_ms()

@@ -1,7 +1,7 @@
 """A leadership of this participant, as applications hold it."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from anyio.abc import TaskGroup
 
@@ -14,6 +14,9 @@ from kactl.runtime import forks
 from .lease import ENDED, Lease
 from .terms import NS_PER_MS
 from .token import FencingToken
+
+# Longer than maintenance of one replica takes, and short enough to be forgotten.
+RESIGN_HOLD_MS: Final = 600_000
 
 
 class Leader:
@@ -48,7 +51,7 @@ class Leader:
         now_ns: Callable[[], int],
         reason: OrderReason = UNKNOWN_REASON,
         lease: Lease = ENDED,
-        resign: Callable[["Leader", str], None] | None = None,
+        resign: Callable[["Leader", str, int], None] | None = None,
         report: Callable[["Leader", int, int], None] | None = None,
     ) -> None:
         self.partition = partition
@@ -114,17 +117,25 @@ class Leader:
             raise self._lost()
         return self._tasks
 
-    async def resign(self, reason: str = "") -> None:
+    async def resign(self, reason: str = "", *, hold_ms: int | None = None) -> None:
         """End the leadership now. The controller elects another replica, and may elect this one after a second.
+
+        Args:
+            hold_ms: how long the controller does not return the leadership to this replica by itself, unless no other
+                can lead; by default ten minutes if there is a reason, and not at all if there is none. It ends with
+                this registration, with the controllership, or by a preferred election that is requested.
 
         Raises:
             LeadershipLost: it has ended already.
             IllegalState: the participant has no handler.
+            BadRequest: `hold_ms` is negative, or no number.
         """
         if self._resign is None:
             raise IllegalState(f"{self} cannot resign: pass a handler to its participant")
+        if hold_ms is not None and arguments.whole(hold_ms, "hold_ms") < 0:
+            raise BadRequest("hold_ms", f"{hold_ms} is negative: 0 lets the leadership return at any time")
         self.check()
-        self._resign(self, reason)
+        self._resign(self, reason, (RESIGN_HOLD_MS if reason else 0) if hold_ms is None else hold_ms)
 
     def report(self, follower: int, position: int) -> None:
         """Report how far a follower has copied, for handlers with a replication of their own.
