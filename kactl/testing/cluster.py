@@ -227,7 +227,7 @@ class SimulatedCluster:
         self.fleet = Fleet(spec.brokers.count, broker)
         messages = itertools.count(1)
         own = {name: value for name, value in spec.settings.items() if name not in {*WORLD_SETTINGS, *STORE_SETTINGS}}
-        self.own_settings: dict[str, Any] = {"level": self.level} | own
+        self.own_settings: dict[str, Any] = {"level": self.level, "participant_balance_ms": 0} | own
         self.controllers = {
             controller_id: ControllerMember(
                 controller_id,
