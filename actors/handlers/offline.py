@@ -37,7 +37,11 @@ class Offline(Handlers):
         marked = table.dirs_offline(broker)
         fresh = np.setdiff1d(row_numbers, marked)
         if len(fresh):
-            log.warning("broker %d: the directories or applications of %d replicas have failed", broker, len(fresh))
+            log.warning(
+                "broker %d: %d replicas do not serve: a directory or application failed, or it resigned",
+                broker,
+                len(fresh),
+            )
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
         unfinished = table.rows_known(sorted(self._unfinished.get(broker, ())))
