@@ -115,7 +115,7 @@ class Acceptor:
             accepted.close()
             self._gate.refuse("full", peer, f"refused: {len(self._gate)} connections are open, and all are at work")
             return
-        if uid is None and self._gate.has_many(peer):
+        if uid is None and not self._gate.room_of(peer):
             accepted.close()
             self._gate.refuse("address", peer, "refused: it has as many connections as one address may have")
             return

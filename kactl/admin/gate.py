@@ -97,9 +97,18 @@ class Gate:
             return Room.LATER
         return Room.PROBES if len(self._open) < self.capacity.connections + self.capacity.probes else Room.NO
 
-    def has_many(self, peer: str) -> bool:
-        """Returns whether an address has all the connections that one may have. Those of this machine may have more."""
-        return self._of_peer[group_of(peer)] >= limits.CONNECTIONS_PER_ADDRESS_MAX and not is_loopback(peer)
+    def room_of(self, peer: str) -> bool:
+        """Returns whether an address may have another connection. Those of this machine may have any number.
+
+        Many clients may share an address: at its limit, the connection that is idle for longest is closed.
+        """
+        group = group_of(peer)
+        if self._of_peer[group] < limits.CONNECTIONS_PER_ADDRESS_MAX or is_loopback(peer):
+            return True
+        idle = next((each for each in self._waiting if each.is_idle and group_of(each.peer) == group), None)
+        if idle is not None:
+            idle.close_idle()
+        return idle is not None
 
     def admit(self, connection: "Connection") -> None:
         """Register an accepted connection."""

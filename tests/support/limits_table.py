@@ -91,7 +91,7 @@ def _http() -> Iterator[Limit]:
     yield Limit(
         "connections; of one address",
         f"{http.CONNECTIONS_MAX}; {http.CONNECTIONS_PER_ADDRESS_MAX}",
-        "the one longest without a complete head is closed",
+        "the one longest without a complete head is closed; of one address the one idle for longest, or the newest",
     )
     yield Limit(
         "connections of the address for probes",
