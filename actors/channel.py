@@ -236,8 +236,8 @@ class Channel(Actor[Outgoing]):
             except BrokerUnreachable as unreachable:
                 self.failures += 1
                 self.last_error = unreachable.reason
-                # Only the first failure is a warning.
-                level = logging.WARNING if self.failures == 1 else logging.DEBUG
+                # One warning: the first failure may be that of a broker that stops, whose registration ends at once.
+                level = logging.WARNING if self.failures == 2 else logging.DEBUG
                 log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
                 await self._clock.sleep_ms(max(RETRY_BACKOFF_MS, unreachable.retry_after_ms))
             else:

@@ -8,6 +8,7 @@ Source: the classic controller's ZkPartitionStateMachine.
 """
 
 import functools
+import logging
 
 import numpy as np
 
@@ -163,7 +164,9 @@ class Partitions(Machine[Move]):
             refused = change.take(~accepted)
             name = next(iter(self.cluster.table.names(refused.rows.index[:1])))
             reason = Refusal(int(refused.refusal[0])).name
-            log.warning("%d partitions cannot become %s; the first: %s: %s", len(refused), target.name, name, reason)
+            # The end of the last broker is known by now, and as a rule it is meant.
+            level = logging.WARNING if self.cluster.live_brokers.electable else logging.INFO
+            log.log(level, "%d partitions cannot become %s; the first: %s: %s", len(refused), target.name, name, reason)
         return committed
 
     def _enqueue(self, committed: Change, strategy: str = "") -> None:

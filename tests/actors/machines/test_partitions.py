@@ -218,6 +218,7 @@ async def test_first_online_replica_leads_with_all_online_ones_in_sync(
 
 @pytest.mark.scenario(70)
 async def test_partition_without_online_replicas_stays_new(bench: Machines, caplog: pytest.LogCaptureFixture) -> None:
+    bench.live(3)
     await bench.put("t-0", [1, 2], NEW)
 
     moved = await bench.move("t-0", ONLINE)
