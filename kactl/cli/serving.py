@@ -96,6 +96,8 @@ async def embedded(
                 network=network,
                 clock=clock,
                 session_timeout_ms=session_timeout_ms,
+                # Registrations of a process that was killed last for a session.
+                start_timeout_ms=session_timeout_ms + TAKEOVER_MS,
             )
         )
         tracer_provider = await stack.enter_async_context(exporting(config))

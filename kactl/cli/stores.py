@@ -40,6 +40,7 @@ def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Cal
         cluster=config.cluster,
         prefix=store.prefix,
         session_timeout_ms=store.session_timeout,
+        start_timeout_ms=store.start_timeout,
         user=store.user or None,
         password=password,
         tls=tls,
@@ -58,6 +59,7 @@ def zookeeper_store(store: StoreConfig) -> "ZooKeeperStore":
     return ZooKeeperStore(
         store.connect,
         session_timeout_ms=store.session_timeout,
+        start_timeout_ms=store.start_timeout,
         max_in_flight=store.max_in_flight,
         batch_partitions=store.batch_partitions,
         sticky=store.sticky,

@@ -10,7 +10,8 @@ import anyio
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
 from kactl.messages import arguments
-from kactl.runtime.background import BlockStack
+from kactl.runtime.background import BlockStack, raise_alone
+from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Store
 
 from .controlled_shutdown import ATTEMPTS
@@ -55,6 +56,7 @@ class Participants:
         listener: Callable[[int], Listener] | None = None,
         in_sync: InSync | None = None,
         session_timeout_ms: int | None = None,
+        start_timeout_ms: int | None = START_TIMEOUT_MS,
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
@@ -76,6 +78,7 @@ class Participants:
                 listener=None if listener is None else listener(broker),
                 in_sync=in_sync,
                 session_timeout_ms=session_timeout_ms,
+                start_timeout_ms=start_timeout_ms,
                 alter_partition=alter_partition,
                 lag_ms=lag_ms,
                 shutdown_attempts=shutdown_attempts,
@@ -114,7 +117,7 @@ class Participants:
                 raise failures[0]
         except BaseException as error:
             if not await self._open.__aexit__(type(error), error, error.__traceback__):
-                raise
+                raise_alone(error)
         return self
 
     async def __aexit__(

@@ -8,14 +8,15 @@ is closed, and the link to the network is closed.
 """
 
 import enum
-import math
 from typing import Final
 
 import anyio
 import anyio.abc
 
+from kactl.clock import Clock
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import Patience
 from kactl.stores.base import Session
 
 from .incarnation import Incarnation
@@ -44,17 +45,18 @@ class Lives:
     """The registrations of one participant, from one start to the next end.
 
     Args:
-        patience_ms: how long the first registration is tried.
+        start_timeout_ms: how long the first registration is tried; None for ever.
 
     Attributes:
         ended: set when everything has stopped.
     """
 
-    def __init__(self, broker: int, registrar: Registrar, *, patience_ms: float) -> None:
+    def __init__(self, broker: int, registrar: Registrar, clock: Clock, *, start_timeout_ms: float | None) -> None:
         self.ended = anyio.Event()
         self._broker = broker
         self._registrar = registrar
-        self._patience_ms = patience_ms
+        self._clock = clock
+        self._start_timeout_ms = start_timeout_ms
         self._scope = anyio.CancelScope()
         self._current: Registration | None = None
         self._silent = False
@@ -83,8 +85,9 @@ class Lives:
         try:
             with self._scope:
                 while not self._home.left:
-                    patience_ms = math.inf if has_started else self._patience_ms
-                    self._current = await self._registrar.register(patience_ms)
+                    limit_ms = None if has_started else self._start_timeout_ms
+                    patience = Patience(f"broker {self._broker} is not registered", self._clock, limit_ms)
+                    self._current = await self._registrar.register(patience, at_start=not has_started)
                     if not has_started:
                         task_status.started()
                         has_started = True

@@ -48,6 +48,11 @@ class OwnLink:
         while self._link is not None and self._link.state is LinkState.CONNECTING:
             await self._changed.wait()
 
+    async def wait_tried(self) -> None:
+        """Wait until the link is open, or the network has reported that no controller accepts it."""
+        if self._link is not None and self._link.state is LinkState.CONNECTING:
+            await self._changed.wait()
+
     async def wait_lost(self) -> None:
         """Wait until the link has no active controller any more."""
         while self.is_open:

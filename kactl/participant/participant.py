@@ -28,8 +28,9 @@ from kactl.messages.arguments import AnyPartition
 from kactl.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint
 from kactl.runtime import forks
-from kactl.runtime.background import Background, BlockStack, ShieldedTasks
+from kactl.runtime.background import Background, BlockStack, ShieldedTasks, raise_alone
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Session, Store
 
 from . import wiring
@@ -56,9 +57,6 @@ from .views import Views
 log = logger(__name__)
 
 SESSION_TIMEOUT_MS: Final = STORE_TIMEOUT_MS
-# How many session timeouts a start waits for an earlier registration to expire. A server may expire a session somewhat
-# late; a session that lasts twice as long is the live session of another broker.
-PATIENCE: Final = 2
 # Registrations and links change rarely, and a caller waits once.
 _LINK_POLL_MS: Final = 20
 
@@ -91,6 +89,9 @@ class Participant(TopicRequests, Views):
         alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
             the leader writes the ISR to the store itself, as brokers below protocol level 2.7 do.
         session_timeout_ms: 18 s if None, and 9 s for a session with the controller.
+        start_timeout_ms: how long a start waits for the store, for a controller, and for an earlier registration of
+            the id to expire; None waits for ever. The reasons are logged meanwhile. What cannot change by waiting, as a
+            wrong secret, ends it at once.
         lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
         shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
             stop at once.
@@ -121,6 +122,7 @@ class Participant(TopicRequests, Views):
         listener: Listener | None = None,
         in_sync: InSync | None = None,
         session_timeout_ms: int | None = None,
+        start_timeout_ms: int | None = START_TIMEOUT_MS,
         alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
@@ -135,6 +137,8 @@ class Participant(TopicRequests, Views):
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
         if store is None and not alter_partition:
             raise BadRequest("alter_partition", "is False, which needs a store to which leaders write their ISRs")
+        if start_timeout_ms is not None and arguments.whole(start_timeout_ms, "start_timeout_ms") < 0:
+            raise BadRequest("start_timeout_ms", f"{start_timeout_ms} is negative; None waits for ever")
         self.id = broker_id
         self._store = store
         self._clock = clock or SystemClock()
@@ -181,7 +185,7 @@ class Participant(TopicRequests, Views):
             report=self._report_lease,
             watchdog=Watchdog() if self._hosting is None else self._hosting.watchdog,
         )
-        self._patience_ms = PATIENCE * connections.timeout_ms
+        self._start_timeout_ms = start_timeout_ms
         self._lives: Lives | None = None  # since the last start
         self._started_before = False
         self._home = forks.home()
@@ -192,7 +196,7 @@ class Participant(TopicRequests, Views):
         """Register, and serve until the end of the block.
 
         Raises:
-            BrokerIdTaken: another live session has held the id for twice the session timeout.
+            BrokerIdTaken: another live session has held the id for `start_timeout_ms`.
             StoreError: the store was not available in that time.
             ControllerUnreachable: no controller was, for a session with the controller.
             EndpointUnreachable: the controller did not find this participant at the address that it advertises.
@@ -203,7 +207,7 @@ class Participant(TopicRequests, Views):
             await self.start()
         except BaseException as error:
             if not await self.leave(type(error), error, error.__traceback__):
-                raise
+                raise_alone(error)
         return self
 
     async def __aexit__(
@@ -278,7 +282,7 @@ class Participant(TopicRequests, Views):
         if not self._runs:
             self._started_before = True
             self._pause.resume()
-            self._lives = Lives(self.id, self._registrar, patience_ms=self._patience_ms)
+            self._lives = Lives(self.id, self._registrar, self._clock, start_timeout_ms=self._start_timeout_ms)
             await self._tasks.start(self._lives.run)
 
     async def kill(self) -> None:

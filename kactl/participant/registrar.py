@@ -1,7 +1,5 @@
 """Registration of a participant: a link to the network, a session, and the broker's entry in the store."""
 
-import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -10,17 +8,19 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import (
-    BrokerIdTaken,
     ControllerUnreachable,
     EndpointUnreachable,
+    KactlError,
     NotAuthorized,
     ProtocolMismatch,
     Remedy,
     SessionExpired,
     StoreError,
 )
+from kactl.machines.peer_endpoints import why_unusable
 from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import Patience
 from kactl.stores.base import Session
 
 from .incarnation import Incarnation
@@ -36,10 +36,12 @@ from .time_limit import limited
 
 log = logger(__name__)
 
-# How long a registration waits for the link to the active controller.
+# How long a registration in the store waits for the link to the active controller.
 LINK_MS: Final = 2_000
 # Pause before the next attempt to open a session or to register.
 RETRY_MS: Final = 500
+# The same over one link, which opens within milliseconds. An election takes longer.
+LINK_RETRY_MS: Final = 50
 # Time limit of each request at the end, in case the controller or the store hangs; the session then expires.
 CLOSE_S: Final = 5.0
 # Failures that may be over at the next attempt, or are by the end of an operator's work.
@@ -91,39 +93,42 @@ class Registrar:
         self._report = report
         self._watchdog = watchdog
 
-    async def register(self, patience_ms: float) -> Registration:
-        """Open a session and register; retry for `patience_ms`.
+    async def register(self, patience: Patience, *, at_start: bool) -> Registration:
+        """Open a session and register. An attempt that may succeed later is repeated.
+
+        Args:
+            at_start: whether this is the first registration of the program.
 
         Raises:
             BrokerIdTaken, StoreError, ControllerUnreachable, EndpointUnreachable: the last failure.
-            NotAuthorized, ProtocolMismatch: every controller has refused the link; at once, unless the patience is
-                infinite.
+            NotAuthorized, ProtocolMismatch: every controller has refused the link. At a start this is raised at once.
             BadRequest: the session that was granted is too short for the margin of the lease.
         """
-        give_up_at = self._clock.monotonic_ms() + patience_ms
+        reason: KactlError | None = None
         while True:
             await self._pause.wait_open()
             try:
-                return await self._try(self._make())
+                return await self._try(self._make(), patience)
             except _FAILURES as error:
-                is_permanent = error.remedy is Remedy.REPORT and patience_ms < math.inf
-                if is_permanent or self._clock.monotonic_ms() >= give_up_at:
+                if at_start and _is_permanent(error):
                     raise
-                level = logging.INFO if isinstance(error, BrokerIdTaken) else logging.WARNING
-                log.log(level, "broker %d could not register, and retries: %s", self._broker.id, error)
+                # After a refusal, the reason is not that the next link has not been opened yet.
+                if reason is None or not isinstance(error, ControllerUnreachable):
+                    reason = error
+                patience.failed(reason)
             await self._clock.sleep_ms(RETRY_MS)
 
-    async def _try(self, incarnation: Incarnation) -> Registration:
+    async def _try(self, incarnation: Incarnation, patience: Patience) -> Registration:
         session: Session | None = None
         try:
             # Connect first, because the controller may send requests before the response to the registration arrives
             # here.
             link = await incarnation.connect(self._network, self._controllers)
-            await self._wait_linked(incarnation)
             endpoint = self._own_endpoint(incarnation, link.peer)
+            await self._wait_linked(incarnation)
             await endpoint.verify_if_linked()
             session = await self._sessions.open(link)
-            epoch = await session.register(self._broker_in(session, incarnation, link.peer))
+            epoch = await self._registered(session, self._broker_in(session, incarnation, link.peer), patience)
             pacemaker = self._pacemaker(session, incarnation)
             await self._watchdog.start(margin_ns=pacemaker.terms.margin_ns)
             incarnation.registered(epoch)
@@ -137,12 +142,30 @@ class Registrar:
             raise
         return Registration(session, incarnation, pacemaker, endpoint)
 
+    async def _registered(self, session: Session, broker: Broker, patience: Patience) -> int:
+        """Register, and repeat it over the same link until a controller answers. Returns the broker epoch."""
+        late = ControllerUnreachable(f"no controller has answered the registration of broker {broker.id}")
+        while True:
+            await self._pause.wait_open()
+            # One attempt at least, also without any time.
+            rest_ms = max(patience.rest_ms, LINK_RETRY_MS)
+            try:
+                return await limited(self._clock, rest_ms, lambda: session.register(broker), late)
+            except ControllerUnreachable as error:
+                patience.failed(error)
+            await self._clock.sleep_ms(LINK_RETRY_MS)
+
     async def _wait_linked(self, incarnation: Incarnation) -> None:
         """Wait for the link for a while: without it the controller would fence the registration."""
+        link = incarnation.link
         try:
-            await limited(self._clock, LINK_MS, incarnation.link.wait_open, TimeoutError())
+            # A refusal of every controller ends a registration with one at once.
+            await limited(
+                self._clock, LINK_MS, link.wait_tried if self._sessions.verifies else link.wait_open, TimeoutError()
+            )
         except TimeoutError:
-            log.info("broker %d registers without a link to a controller", self._broker.id)
+            if not self._sessions.verifies:
+                log.info("broker %d registers without a link to a controller", self._broker.id)
 
     def _own_endpoint(self, incarnation: Incarnation, peer: Endpoint | None) -> OwnEndpoint:
         return OwnEndpoint(
@@ -179,6 +202,13 @@ class Registrar:
 
     def _extend_watchdog(self, pacemaker: Pacemaker, bound_ns: int) -> None:
         self._watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
+
+
+def _is_permanent(error: KactlError) -> bool:
+    """Returns whether only a change of settings helps against an error."""
+    if isinstance(error, EndpointUnreachable):
+        return why_unusable(Endpoint("", error.host, error.port)) is not None
+    return error.remedy is Remedy.REPORT
 
 
 async def close_session(broker: int, session: Session | None) -> None:

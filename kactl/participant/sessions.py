@@ -6,10 +6,8 @@ its session with the controller: the requests go over the link to it, and its he
 
 from typing import Final, Protocol
 
-from kactl.clock import Clock
 from kactl.errors import (
     BrokerIdTaken,
-    ControllerUnreachable,
     EndpointUnreachable,
     KactlError,
     SessionExpired,
@@ -31,15 +29,12 @@ from kactl.model import NO_EPOCH, Broker, Endpoint
 from kactl.stores.base import Session, SessionBound, Store
 
 from .network import ControlLink
-from .time_limit import limited
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 STORE_TIMEOUT_MS: Final = 18_000
 # Kafka's default for a broker's session with KRaft controllers (broker.session.timeout.ms). Three times the default
 # controllership over SQLite and etcd: leases outlast a controller that was killed, and the takeover of the next one.
 REMOTE_TIMEOUT_MS: Final = 9_000
-# Pause before a registration is repeated: a link opens within milliseconds, an election takes longer.
-_RETRY_MS: Final = 50
 # The controller grants a session only to clocks that it has allowed for; see `kactl.machines.remote_sessions`.
 _BOUND: Final = SessionBound(kind="counted")
 
@@ -76,13 +71,12 @@ class ControllerSessions:
 
     verifies = True
 
-    def __init__(self, timeout_ms: int, clock: Clock) -> None:
+    def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
-        self._clock = clock
 
     async def open(self, link: ControlLink) -> Session:
         """See `SessionSource`."""
-        return RemoteSession(link, self._timeout_ms, self._clock)
+        return RemoteSession(link, self._timeout_ms)
 
 
 class RemoteSession:
@@ -92,10 +86,9 @@ class RemoteSession:
     broker epoch.
     """
 
-    def __init__(self, link: ControlLink, timeout_ms: int, clock: Clock) -> None:
+    def __init__(self, link: ControlLink, timeout_ms: int) -> None:
         self._link = link
         self._timeout_ms = timeout_ms
-        self._clock = clock
         self._broker = -1
         self._epoch = NO_EPOCH
         self._seq = 0
@@ -110,11 +103,11 @@ class RemoteSession:
         return _BOUND
 
     async def register(self, broker: Broker) -> int:
-        """See `Session.register`. Repeated until a controller answers: the answer is the same.
+        """See `Session.register`. It may be repeated: the answer is the same.
 
         Raises:
-            ControllerUnreachable: no controller answered within the timeout. The broker may be registered: its next
-                life replaces that registration.
+            ControllerUnreachable: no controller answered. The broker may be registered: its next life replaces that
+                registration.
             EndpointUnreachable: the controller does not find this participant at the address that it advertises.
         """
         request = Register(
@@ -126,22 +119,7 @@ class RemoteSession:
             broker.features,
             broker.peer,
         )
-        late = ControllerUnreachable(f"no controller has registered broker {broker.id} within {self._timeout_ms} ms")
-        failure = late
-
-        async def repeat() -> SessionAnswer:
-            nonlocal failure
-            while True:
-                try:
-                    return await self._link.session(request)
-                except ControllerUnreachable as error:
-                    failure = error
-                    await self._clock.sleep_ms(_RETRY_MS)
-
-        try:
-            answer = await limited(self._clock, self._timeout_ms, repeat, late)
-        except ControllerUnreachable as error:
-            raise failure from (None if failure is error else error)
+        answer = await self._link.session(request)
         if not isinstance(answer, Registered):
             raise _error(request, answer)
         self._broker, self._epoch, self._timeout_ms = broker.id, answer.broker_epoch, answer.timeout_ms

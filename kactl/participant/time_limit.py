@@ -1,5 +1,6 @@
 """Time limit of a call, by an injected clock."""
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,11 +12,13 @@ T = TypeVar("T")
 
 
 async def limited(clock: Clock, limit_ms: float, call: Callable[[], Awaitable[T]], late: Exception) -> T:
-    """Returns the result of a call.
+    """Returns the result of a call. An infinite limit is none.
 
     Raises:
         Exception: what the call raises, outside any group; or `late` if it has not returned in time, and was cancelled.
     """
+    if limit_ms == math.inf:
+        return await call()
     results: list[T] = []
     failure: Exception = late
 

@@ -22,13 +22,11 @@ class Connections(NamedTuple):
 
     Attributes:
         controllers: addresses, in addition to those that the network knows.
-        timeout_ms: the requested timeout of sessions.
     """
 
     network: ParticipantNetwork
     controllers: tuple[str, ...]
     sessions: SessionSource
-    timeout_ms: int
 
 
 def connections(
@@ -64,7 +62,7 @@ def connections(
     if store is not None:
         arguments.implements(store, Store, "store")
         timeout_ms = STORE_TIMEOUT_MS if session_timeout_ms is None else session_timeout_ms
-        return Connections(chosen, tuple(controllers), StoreSessions(store, timeout_ms), timeout_ms)
+        return Connections(chosen, tuple(controllers), StoreSessions(store, timeout_ms))
     if lease.clock_drift > CLOCK_DRIFT_MAX:
         raise BadRequest(
             "lease.clock_drift",
@@ -72,7 +70,7 @@ def connections(
             "store, or correct the clocks",
         )
     timeout_ms = REMOTE_TIMEOUT_MS if session_timeout_ms is None else int(session_timeout_ms)
-    return Connections(chosen, tuple(controllers), ControllerSessions(timeout_ms, clock), timeout_ms)
+    return Connections(chosen, tuple(controllers), ControllerSessions(timeout_ms))
 
 
 def hosting(

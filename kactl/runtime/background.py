@@ -27,6 +27,8 @@ from typing import Any, NoReturn, Self
 import anyio
 import anyio.abc
 
+from kactl.errors import KactlError
+
 from . import forks
 from .logs import logger
 
@@ -190,6 +192,13 @@ class BlockStack(AsyncExitStack):
                 raise
             _attach(error, failure, self._owner)
             return False
+
+
+def raise_alone(error: BaseException) -> NoReturn:
+    """Raise an exception again: an error of kactl without those that led to it, because its message has the reason."""
+    if isinstance(error, KactlError):
+        raise error from None
+    raise error
 
 
 def _attach(error: BaseException, failure: BaseException, owner: str) -> None:

@@ -13,7 +13,7 @@ def require_verification(context: ssl.SSLContext | None) -> None:
         )
 
 
-def rejected_certificate(error: OSError) -> str:
+def rejected_certificate(error: BaseException) -> str:
     """Returns why a server's certificate is not accepted; empty if the connection failed for another reason."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"

@@ -380,21 +380,21 @@ async def test_registration_ends_with_the_controllership() -> None:
         assert cluster.registered() == {}
 
 
-async def test_second_participant_with_an_id_waits_for_two_timeouts() -> None:
+async def test_second_participant_with_an_id_waits_for_the_time_of_a_start() -> None:
     async with open_cluster() as cluster:
         await cluster.join(1)
         failures: list[BaseException] = []
 
         async def enter() -> None:
             try:
-                async with cluster.participant(1):
+                async with cluster.participant(1, start_timeout_ms=5 * T):
                     pass
             except BrokerIdTaken as error:
                 failures.append(error)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(enter)
-            await cluster.advance(2 * T - 1_000)
+            await cluster.advance(5 * T - 1_000)
             assert failures == []
             await cluster.advance(2_000)
         assert len(failures) == 1

@@ -5,6 +5,7 @@ import pytest
 
 from kactl.errors import BadRequest, BrokerIdTaken, NotFound
 from kactl.participant import Life, Participants
+from kactl.runtime.patience import START_TIMEOUT_MS
 
 from .conftest import SESSION_MS, Network, Recorder
 
@@ -63,7 +64,7 @@ async def test_no_participant_runs_if_one_cannot_start(network: Network) -> None
 
     async with network.participant(2), anyio.create_task_group() as tasks:
         tasks.start_soon(start)
-        await network.clock.advance(3 * SESSION_MS)
+        await network.clock.advance(START_TIMEOUT_MS + SESSION_MS)
 
         assert rejected
         assert await network.registered() == [2]

@@ -8,6 +8,7 @@ from kactl.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
 from kactl.participant.registrar import RETRY_MS
+from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory.client import MemorySession
 from tests.support.clocks import ManualClock, settle
@@ -125,7 +126,7 @@ async def test_id_of_a_live_participant_is_not_taken_over(network: Network) -> N
             rejected.append(True)
 
         tasks.start_soon(second)
-        await network.clock.advance(3 * SESSION_MS)
+        await network.clock.advance(START_TIMEOUT_MS + SESSION_MS)
 
         assert rejected
         assert await network.lead_and_follow(1, StateRow(ORDERS_0)) == [0]

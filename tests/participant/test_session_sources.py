@@ -1,6 +1,8 @@
 """Choice of the session and the network of a participant, and failures to begin a session with the controller."""
 
 import itertools
+import re
+import traceback
 from typing import Any
 
 import anyio
@@ -8,7 +10,7 @@ import pytest
 
 import kactl
 from kactl.config.settings import SESSION_TIMEOUTS
-from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, SessionExpired, StoreError
+from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
 from kactl.messages.sessions import (
     START_BYTES,
     Closed,
@@ -27,6 +29,7 @@ from kactl.messages.sessions import (
 from kactl.model import Broker, Endpoint
 from kactl.participant.network import LinkState
 from kactl.participant.sessions import REMOTE_TIMEOUT_MS, RemoteSession
+from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.etcd.store import SESSION_TIMEOUT_MS as ETCD_MS
 from kactl.stores.sqlite.lease import SESSION_TIMEOUT_MS as SQLITE_MS
 from tests.support.clocks import ManualClock, settle
@@ -81,23 +84,76 @@ def test_leases_outlast_the_controllership_by_default(controllership_ms: int) ->
     assert controllership_ms <= REMOTE_TIMEOUT_MS / 3
 
 
-async def test_start_without_a_controller_fails_after_two_timeouts() -> None:
-    clock, failures = ManualClock(), list[BaseException]()
+class Start:
+    """The start of a participant, in a task. Use as a context manager."""
 
-    async def enter() -> None:
+    def __init__(self, clock: ManualClock, hub: kactl.MemoryHub, **options: Any) -> None:
+        self.failures: list[BaseException] = []
+        self.started = anyio.Event()
+        self._participant = kactl.Participant(1, hub=hub, clock=clock, shutdown_attempts=0, **options)
+
+    async def run(self) -> None:
         try:
-            async with kactl.Participant(1, hub=kactl.MemoryHub(), clock=clock):
-                pass
-        except ControllerUnreachable as error:
-            failures.append(error)
+            async with self._participant:
+                self.started.set()
+        except KactlError as error:
+            self.failures.append(error)
 
+
+@pytest.mark.parametrize("session_timeout_ms", [2_000, None, 40_000])
+async def test_patience_of_a_start_is_its_own(session_timeout_ms: int | None) -> None:
+    clock = ManualClock()
+    start = Start(clock, kactl.MemoryHub(), session_timeout_ms=session_timeout_ms)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(enter)
-        await clock.advance(2 * REMOTE_TIMEOUT_MS - 500)
-        assert failures == []
+        tasks.start_soon(start.run)
+        await clock.advance(START_TIMEOUT_MS - 1_000)
+        assert start.failures == []
+
+        await clock.advance(2_000)
+
+    (failure,) = start.failures
+    assert isinstance(failure, ControllerUnreachable)
+    assert "no controller runs on this network" in str(failure)
+
+
+async def test_error_of_a_start_is_not_a_chain() -> None:
+    clock = ManualClock()
+    start = Start(clock, kactl.MemoryHub(), start_timeout_ms=0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(start.run)
         await clock.advance(1_000)
 
-    assert "no controller runs on this network" in str(failures[0])
+    (failure,) = start.failures
+    assert len(traceback.format_exception(failure)) == len(traceback.format_exception(failure, chain=False))
+
+
+async def test_start_without_a_limit_waits_and_logs_why(caplog: pytest.LogCaptureFixture) -> None:
+    clock, hub = ManualClock(), kactl.MemoryHub()
+    start = Start(clock, hub, start_timeout_ms=None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(start.run)
+        await clock.advance(1_500)
+        lines = [record.getMessage() for record in caplog.records if "is not registered" in record.getMessage()]
+        assert len(lines) == 1  # soon
+        assert re.match("broker 1 is not registered after 1 s.*no controller runs on this network", lines[0])
+
+        await clock.advance(600_000)
+        lines = [record.getMessage() for record in caplog.records if "is not registered" in record.getMessage()]
+        assert 15 < len(lines) < 30  # at longer and longer intervals
+        assert start.failures == []
+
+        async with kactl.Controller(100, hub=hub, clock=clock):
+            await clock.advance(1_000)
+            assert start.started.is_set()
+            await clock.advance(1_000)
+
+    assert start.failures == []
+
+
+@pytest.mark.parametrize("start_timeout_ms", [-1, "soon", 1.5])
+def test_invalid_patience_is_rejected(start_timeout_ms: Any) -> None:
+    with pytest.raises(BadRequest, match="start_timeout_ms"):
+        kactl.Participant(1, hub=kactl.MemoryHub(), start_timeout_ms=start_timeout_ms)
 
 
 async def test_failed_directory_is_reported_without_a_store() -> None:
@@ -157,7 +213,7 @@ BEGIN = Registered(41, 4_000, 2)
 
 async def begun(*answers: SessionAnswer | Exception) -> tuple[RemoteSession, Link]:
     link = Link(BEGIN, *answers)
-    session = RemoteSession(link, 6_000, ManualClock())
+    session = RemoteSession(link, 6_000)
     assert await session.register(BROKER) == 41
     return session, link
 
@@ -211,41 +267,47 @@ async def test_ended_session_is_not_renewed_and_not_closed_again() -> None:
     assert len(link.sent) == 2
 
 
-async def test_registration_without_an_answer_is_given_up_after_the_timeout() -> None:
-    clock, link, failures = ManualClock(), Link(), list[BaseException]()
-    session = RemoteSession(link, 6_000, clock)
+async def test_registration_without_an_answer_is_given_up_with_the_start() -> None:
+    clock, controller = ManualClock(), kactl.Controller(100, clock=ManualClock())  # its clock stands still
+    async with anyio.create_task_group() as tasks, controller:
+        controller.sessions.answer = hangs  # type: ignore[method-assign]
+        start = Start(clock, controller.hub, start_timeout_ms=5_000)
+        tasks.start_soon(start.run)
+        await clock.advance(4_900)
+        assert start.failures == []
 
-    async def register() -> None:
-        try:
-            await session.register(BROKER)
-        except ControllerUnreachable as error:
-            failures.append(error)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(register)
-        await clock.advance(5_999)
-        assert failures == []
-        await clock.advance(1)
-        await settle()
-
-    assert "within 6000 ms" in str(failures[0])
-    await session.close()
-    assert len(link.sent) == 1
-
-
-async def test_registration_is_repeated_until_a_controller_answers() -> None:
-    clock, link, epochs = ManualClock(), Link(*[ControllerUnreachable("not yet")] * 3, BEGIN), list[int]()
-    session = RemoteSession(link, 6_000, clock)
-
-    async def register() -> None:
-        epochs.append(await session.register(BROKER))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(register)
         await clock.advance(1_000)
 
-    assert epochs == [41]
-    assert link.sent == [Register(1, INCARNATION, 6_000)] * 4
+    assert "no controller has answered the registration of broker 1" in str(start.failures[0])
+
+
+async def hangs(request: SessionRequest, *, received_ns: int) -> SessionAnswer:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+async def test_registration_is_repeated_under_the_same_incarnation() -> None:
+    clock, asked = ManualClock(), list[SessionRequest]()
+    controller = kactl.Controller(100, clock=clock)
+    answer = controller.sessions.answer
+
+    async def third(request: SessionRequest, *, received_ns: int) -> SessionAnswer:
+        asked.append(request)
+        if len(asked) < 3:
+            raise ControllerUnreachable("not yet")
+        return await answer(request, received_ns=received_ns)
+
+    async with controller, anyio.create_task_group() as tasks:
+        controller.sessions.answer = third  # type: ignore[method-assign]
+        start = Start(clock, controller.hub)
+        tasks.start_soon(start.run)
+        await clock.advance(1_000)
+
+        assert start.started.is_set()
+        await clock.advance(1_000)
+
+    assert isinstance(asked[0], Register)
+    assert asked[:3] == [asked[0]] * 3
 
 
 async def test_waiting_for_the_link_is_bounded() -> None:

@@ -76,7 +76,7 @@ class ControllerLink:
         """Called when a link has been opened, before anything else is sent on it."""
 
     def _changed(self, state: LinkState, reason: str) -> None:
-        """Called after each change of the state, except by `close`."""
+        """Called after each change of the state, except by `close`, and if every controller refuses the link."""
 
     def _received(self, link: Link, message: Message) -> None:
         """Handle a message of the controller that is no answer. Raises MalformedMessage."""
@@ -145,6 +145,8 @@ class ControllerLink:
             found = await self._search.find()
             if found is None:
                 log.debug("%s finds no active controller: %s", self._owner, self._search.why_not())
+                if self._search.refusal is not None:
+                    self._changed(self.state, self._search.why_not())
                 await asyncio.sleep(pause_ms * self._rng.uniform(0.5, 1.5) / 1000)
                 pause_ms = min(2 * pause_ms, self._limits.backoff_max_ms)
                 continue

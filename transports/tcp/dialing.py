@@ -96,6 +96,8 @@ class Dialer:
             link.abort(str(error))
             if encryption is not None:
                 encryption.abort()
+            if rejected := rejected_certificate(error):
+                raise NotAuthorized(f"{rejected}; use certificates of one authority") from None
             raise
         return link, theirs, answer
 
@@ -108,8 +110,6 @@ class Dialer:
             return f"no connection within {self.limits.dial_ms} ms (limits.dial_ms)"
         if isinstance(error, socket.gaierror):
             return f"the name of the host cannot be resolved ({error.strerror})"
-        if rejected := rejected_certificate(error):
-            return f"{rejected}; use certificates of one authority"
         if self._tls is not None and error.errno not in _UNREACHABLE:
             return f"the TLS handshake failed, or the address does not use TLS: {error}"
         return os.strerror(error.errno) if error.errno else str(error)

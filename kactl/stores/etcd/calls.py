@@ -215,7 +215,7 @@ class Calls:
                 self._give_up_silent()
                 await anyio.sleep(_PAUSE_MS / 1000)
         self._give_up_silent()
-        raise self._failed(last)
+        raise self._failed(last) from last
 
     def _leave(self, endpoint: int) -> None:
         """Call the next endpoint from now on, unless another call has already left this one."""

@@ -24,6 +24,7 @@ from kactl.model import (
 )
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.runtime.secret import Secret
 from kactl.state.rows import Ints
 from kactl.stores.base import (
@@ -77,6 +78,8 @@ class EtcdStore:
         prefix: begins with a slash.
         session_timeout_ms: how long the controllership outlives a process that was killed; rounded up to whole seconds,
             and raised to the server's minimum. A call that gets no answer raises StoreUnavailable after that time.
+        start_timeout_ms: how long entering the store waits for a server; None waits for ever. The reasons are logged
+            meanwhile. What cannot change by waiting, as a wrong password, is raised at once.
         max_in_flight: maximum number of concurrent transactions of one large call.
         batch_partitions: maximum number of rows in one transaction; None for as many as the server accepts.
         user, password: of etcd's authentication; without them, the client certificate of `tls` names the user.
@@ -95,6 +98,7 @@ class EtcdStore:
         cluster: str = "kactl",
         prefix: str = "/kactl",
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        start_timeout_ms: int | None = START_TIMEOUT_MS,
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int | None = None,
         user: str | None = None,
@@ -110,6 +114,7 @@ class EtcdStore:
         if batch_partitions is not None and batch_partitions < _BATCH_MIN:
             raise BadConfig("batch_partitions", f"{batch_partitions} should be at least {_BATCH_MIN}")
         self._clock = SystemClock() if clock is None else clock
+        self._start_timeout_ms = start_timeout_ms
         self._rng = rng or random.SystemRandom()
         self._calls = Calls(
             [endpoints] if isinstance(endpoints, str) else endpoints,
@@ -152,10 +157,11 @@ class EtcdStore:
         check_unopened(self)
         async with BlockStack("the etcd store") as stack:
             await stack.enter_async_context(self._calls)
-            await self._watch.begin()
+            patience = Patience("the etcd store is not open", self._clock, self._start_timeout_ms)
+            await patience.repeat(self._watch.begin)
             await self._check_rights()
             stack.push_async_callback(self._close)
-            await self._session.open()
+            await patience.repeat(self._session.open)
             tasks = await stack.enter_async_context(Background("the session of the etcd store"))
             tasks.start_soon(self._session.run)
             tasks.start_soon(self._watch.run)

@@ -24,9 +24,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
+from kactl.clock import SystemClock
 from kactl.errors import KactlError, ProcessForked, SessionExpired, StoreUnavailable
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import Patience
 
 from . import connection, request
 from .acls import NodeAcls
@@ -109,17 +111,29 @@ class Client:
 
     # -- beginning and end
 
-    async def open(self) -> None:
+    async def open(self, patience: Patience | None = None) -> None:
         """Connect.
 
+        Args:
+            patience: of a program that starts; a session timeout if it is None.
+
         Raises:
-            StoreUnavailable: no server accepted the session within the session timeout; everything is closed again.
+            StoreUnavailable: no server accepted the session in time, or none accepts this client, or this client does
+                not accept a server's certificate; everything is closed again.
         """
         self._home = forks.home()
+        patience = patience or Patience(
+            "the session with ZooKeeper is not open", SystemClock(), self.session_timeout_ms
+        )
         try:
-            if not await self._connection.open():
-                timeout_s = self.session_timeout_ms / 1000
-                raise StoreUnavailable(f"no ZooKeeper at {self.hosts} answered within {timeout_s:g} s{self._trouble()}")
+            while not await self._connection.open():
+                answers = "has answered" if patience.rest_ms > 0 else f"answered within {patience.limit_ms / 1000:g} s"
+                if self._connection.is_rejected:
+                    answers = "accepts this program, and is accepted by it"
+                error = StoreUnavailable(f"no ZooKeeper at {self.hosts} {answers}{self._trouble()}")
+                if self._connection.is_rejected:
+                    raise error
+                patience.failed(error)
         except BaseException:
             await self.close()
             raise

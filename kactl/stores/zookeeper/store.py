@@ -26,6 +26,7 @@ from kactl.model import (
 )
 from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
+from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.runtime.secret import Secret
 from kactl.sasl import SaslMechanism
 from kactl.state.rows import Ints
@@ -89,6 +90,8 @@ class ZooKeeperStore:
         connect: `host:port[,host:port...][/chroot]`; a missing chroot is created, with its parents.
         session_timeout_ms: how long the controllership outlives a lost connection; the server may limit it to its own
             bounds. A call raises StoreUnavailable after twice that time without any response.
+        start_timeout_ms: how long entering the store waits for a server; None waits for ever. The reasons are logged
+            meanwhile. What cannot change by waiting, as a wrong password, is raised at once.
         max_in_flight: maximum number of unanswered requests.
         batch_partitions: maximum number of writes in one multi.
         sticky: keep /controller when this instance stops, so that no broker becomes the controller, not even while no
@@ -115,6 +118,7 @@ class ZooKeeperStore:
         connect: str,
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        start_timeout_ms: int | None = START_TIMEOUT_MS,
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
         sticky: bool = False,
@@ -141,6 +145,7 @@ class ZooKeeperStore:
         self._kind = client
         self._rng = rng or random.SystemRandom()
         self._clock = clock or SystemClock()
+        self._start_timeout_ms = start_timeout_ms
         self._batch = batch_partitions
         self._sticky = sticky
         self._listener: Callable[[StoreEvent], None] | None = None
@@ -174,7 +179,7 @@ class ZooKeeperStore:
 
     async def __aenter__(self) -> Self:
         check_unopened(self)
-        await self._client.open()
+        await self._client.open(Patience("the ZooKeeper store is not open", self._clock, self._start_timeout_ms))
         try:
             await self._acls.adapt(
                 self._client, identity=None if self._credentials.is_default else self._credentials.identity

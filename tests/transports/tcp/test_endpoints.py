@@ -46,6 +46,7 @@ class Cluster:
             store=self.controller.store if session == "store" else None,
             network=kactl.TcpNetwork(controllers=[self.address], **network),
             session_timeout_ms=session_timeout_ms,
+            start_timeout_ms=SESSION_MS if session_timeout_ms == SESSION_MS else 60_000,
         )
 
 

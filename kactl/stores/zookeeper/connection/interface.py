@@ -14,6 +14,8 @@ RECONNECT_S_MIN: Final = 0.05
 RECONNECT_S_MAX: Final = 1.0
 # The longest wait for the end of a session; without the client the server ends it after its timeout.
 CLOSE_S_MAX: Final = 5.0
+# Each call of `open` waits for so long: the caller decides how often, and logs why.
+OPEN_STEP_S: Final = 0.5
 
 
 class State(enum.Enum):
@@ -65,12 +67,14 @@ class Connection(Protocol):
     Attributes:
         watcher: the `watcher` of a request that arms a watch.
         trouble: the reason of the last disconnection; empty at first.
+        is_rejected: whether each server rejects the credentials, or has a certificate that is not accepted.
         granted_ms: the session timeout that the server has granted; the requested one before that, or if it is not
             known.
     """
 
     watcher: Any
     trouble: str
+    is_rejected: bool
     granted_ms: int
 
     @property
@@ -78,7 +82,10 @@ class Connection(Protocol):
         """The id of the session and its password; None while there is no connection."""
 
     async def open(self) -> bool:
-        """Connect. Returns False if no server accepted the session within its timeout. Has to be closed in any case."""
+        """Connect. Returns False if no server has accepted the session yet; a further call waits again.
+
+        The connection has to be closed in any case.
+        """
 
     async def close(self) -> None:
         """End the session, if a server can be reached. Calls in flight are reported as lost or not at all."""

@@ -26,7 +26,7 @@ from kactl.stores.zookeeper.set_watches import SetWatches
 
 from . import hosts as names
 from .armed_watches import is_within
-from .interface import RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
+from .interface import OPEN_STEP_S, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
 
 log = logger(__name__)
 
@@ -50,6 +50,8 @@ class KazooConnection:
         names.parse(hosts)
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
+        self._established: Any = None
+        self.is_rejected = False  # unknown: kazoo repeats it
         self.granted_ms = session_timeout_ms  # kazoo does not return the timeout that the server has granted
         self._listener = listener
         self._closing = False
@@ -81,8 +83,9 @@ class KazooConnection:
 
     async def open(self) -> bool:
         self._loop = asyncio.get_running_loop()
-        established = self._kazoo.start_async()
-        done = await run_in_thread(established.wait, self._timeout_s, abandon_on_cancel=True)
+        self._established = self._established or self._kazoo.start_async()
+        step_s = min(self._timeout_s, OPEN_STEP_S)
+        done = await run_in_thread(self._established.wait, step_s, abandon_on_cancel=True)
         self._drain()
         return bool(done)
 

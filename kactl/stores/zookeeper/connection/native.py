@@ -18,6 +18,7 @@ import contextlib
 import logging
 import random
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from . import hosts as names
 from .credentials import Credentials, NoSession, NotAuthenticated
 from .frames import FRAME_BYTES_MAX
 from .hosts import Host
-from .interface import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
+from .interface import CLOSE_S_MAX, OPEN_STEP_S, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
 from .messages import Granted, Session
 from .socket_connection import SocketConnection
 
@@ -85,6 +86,8 @@ class NativeConnection:
         self._dial = dial
         self._credentials = credentials
         self._rejected = False
+        self._rejections = 0  # of servers, in the present round
+        self.is_rejected = False
         self._frame_bytes_max = frame_bytes_max
         self._session = Session()
         self._zxid = 0
@@ -103,10 +106,11 @@ class NativeConnection:
     # -- beginning and end
 
     async def open(self) -> bool:
-        forks.share(self)
-        self._task = asyncio.create_task(self._run(), name=f"ZooKeeper session at {self._text}")
+        if self._task is None:
+            forks.share(self)
+            self._task = asyncio.create_task(self._run(), name=f"ZooKeeper session at {self._text}")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_ms / 1000):
+            async with asyncio.timeout(min(self._timeout_ms / 1000, OPEN_STEP_S)):
                 await self._opened.wait()
         return self._opened.is_set()
 
@@ -185,7 +189,7 @@ class NativeConnection:
     async def _connect(self) -> SocketConnection | None:
         """Try each server once. Returns a connection, or None."""
         limit_s = max(self.granted_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
-        self._rejected = False
+        self._rejected, self._rejections = False, 0
         behind = []
         for host in self._rng.sample(self._hosts, len(self._hosts)):
             connection, is_behind = await self._try(host, limit_s, self._session, self._zxid)
@@ -205,6 +209,7 @@ class NativeConnection:
                         self._text,
                     )
                     return connection
+        self.is_rejected = self._rejections == len(self._hosts)
         return None
 
     async def _try(
@@ -220,6 +225,9 @@ class NativeConnection:
         except OSError as error:
             self._refused(host, self._reason(error, limit_s, zxid))
             errors = error.errors.values() if isinstance(error, NoAddressAnswers) else (error,)
+            self._rejections += all(
+                isinstance(each, NotAuthenticated | ssl.SSLCertVerificationError) for each in errors
+            )
             return None, zxid > 0 and any(isinstance(each, NoSession) for each in errors)
 
     async def _open(self, host: Host, limit_s: float, session: Session, zxid: int) -> SocketConnection:
