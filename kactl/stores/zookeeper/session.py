@@ -19,6 +19,7 @@ from kazoo.protocol.states import KazooState
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
+from kactl.runtime.patience import Patience
 from kactl.stores.base import SessionBound
 from kactl.stores.formats import registration
 
@@ -94,7 +95,8 @@ class ZooKeeperSession:
         Raises:
             StoreUnavailable: there is no server.
         """
-        await self._client.open()
+        what = "the session with ZooKeeper is not open"
+        await self._client.open(Patience(what, self._clock, self._timeout_ms))
         self._id, self._timeout_ms = self._client.session_id, self._client.granted_timeout_ms
         self._touch()
         self._watch_clock()
