@@ -37,6 +37,8 @@ from .responses import Call, Responses
 
 log = logger(__name__)
 
+_MOMENT_MS: Final = 20
+
 # A node can hold 1 MB; a response with this many of these is still accepted. More nodes in a request would save the
 # server little.
 READ_BATCH: Final = 100
@@ -127,11 +129,13 @@ class Client:
         )
         try:
             while not await self._connection.open():
-                answers = "has answered" if patience.rest_ms > 0 else f"answered within {patience.limit_ms / 1000:g} s"
+                # A step may end with the time itself, a moment before or after it.
+                is_over = patience.rest_ms < _MOMENT_MS
+                answers = f"answered within {patience.limit_ms / 1000:g} s" if is_over else "has answered"
                 if self._connection.is_rejected:
                     answers = "accepts this program, and is accepted by it"
                 error = StoreUnavailable(f"no ZooKeeper at {self.hosts} {answers}{self._trouble()}")
-                if self._connection.is_rejected:
+                if self._connection.is_rejected or is_over:
                     raise error
                 patience.failed(error)
         except BaseException:
