@@ -249,10 +249,10 @@ async def test_silent_participant_loses_its_registration(zookeeper: ZooKeeperSer
 
 
 async def test_missing_server_fails_in_bounded_time_without_leaks(kind: Kind) -> None:
-    before = threads()
+    before, connect = threads(), f"127.0.0.1:{free_port()}"
 
     with anyio.fail_after(WAIT_S), pytest.raises(StoreUnavailable, match="answered within 1 s"):
-        async with ZooKeeperStore(f"127.0.0.1:{free_port()}", session_timeout_ms=1_000, client=kind):
+        async with ZooKeeperStore(connect, session_timeout_ms=1_000, start_timeout_ms=1_000, client=kind):
             pass
 
     assert threads() <= before
