@@ -88,7 +88,12 @@ def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
     example.start("sharded_scheduler", str(file))
     for shard in range(8):
         example.wait(rf"leads shards-{shard} with")
-    victim, _ = example.wait(r"leads shards-0 with")
+    deadline = time.monotonic() + STEP_S
+    with closing(sqlite3.connect(file, timeout=60)) as jobs:
+        while not (done := jobs.execute("SELECT done_by FROM jobs WHERE shard = 0 AND done_by IS NOT NULL").fetchone()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    victim, _ = example.wait(rf"leads shards-0 with token {re.escape(done[0])}\n")
 
     example.nodes[victim].kill()
 
@@ -99,7 +104,7 @@ def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         tokens = {token for (token,) in jobs.execute("SELECT DISTINCT done_by FROM jobs WHERE shard = 0")}
-    assert len(tokens) == 2
+    assert len(tokens) >= 2
     stopped = next(node for node in NODES if node != victim)
     assert example.nodes[stopped].stop(STEP_S) == 0
 

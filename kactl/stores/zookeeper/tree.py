@@ -27,13 +27,14 @@ async def make(client: Client, cluster_id: bytes) -> bytes:
             *(request.create(path, None, acls=client.acls.of("")) for path in chroot),
             *(client.create(path, None) for path in layout.PERSISTENT),
             client.create(layout.CLUSTER_ID, cluster_id),
-            client.get(layout.CLUSTER_ID),
         ]
     )
-    *created, stored = responses.results
-    for result, path in zip(created, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
+    for result, path in zip(responses.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
         if isinstance(result, ZookeeperError) and not isinstance(result, NodeExistsError):
             raise StoreError(f"{path} could not be created in ZooKeeper: {result!r}")
+    if not isinstance(responses.results[-1], NodeExistsError):
+        return cluster_id
+    stored = await client.ask(client.get(layout.CLUSTER_ID))
     return cluster_id if isinstance(stored, ZookeeperError) else stored[0]
 
 

@@ -213,7 +213,8 @@ async def running(
 
     async with AsyncExitStack() as stack:
         for node in CONTROLLERS:
-            controller = Controller(node, store=open_store(), network=network)
+            # Leaderships move when a test moves them.
+            controller = Controller(node, store=open_store(), network=network, participant_balance_ms=0)
             cluster.controllers.append(await stack.enter_async_context(controller))
         for broker in range(1, brokers + 1):
             store = await stack.enter_async_context(open_store()) if sessions == "store" else None
