@@ -37,7 +37,7 @@ from .responses import Call, Responses
 
 log = logger(__name__)
 
-_MOMENT_MS: Final = 20
+_MOMENT_MS: Final = 20  # more than a turn of the loop, less than an attempt that is worth beginning
 
 # A node can hold 1 MB; a response with this many of these is still accepted. More nodes in a request would save the
 # server little.
@@ -129,7 +129,8 @@ class Client:
         )
         try:
             while not await self._connection.open():
-                # A step may end with the time itself, a moment before or after it.
+                # An attempt takes a session timeout, which may be all the time that there is: it ends a moment before
+                # or after that by this clock.
                 is_over = patience.rest_ms < _MOMENT_MS
                 answers = f"answered within {patience.limit_ms / 1000:g} s" if is_over else "has answered"
                 if self._connection.is_rejected:

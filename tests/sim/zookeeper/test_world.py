@@ -9,11 +9,12 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
 from kactl.errors import StoreUnavailable
+from kactl.runtime.patience import Patience
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.request import MultiRead
 from kactl.stores.zookeeper.set_watches import SetWatches
-from kactl.testing import Schedule, SimLoop, on, sim
+from kactl.testing import LoopClock, Schedule, SimLoop, on, sim
 from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.worlds.zookeeper import Op, Server, ZooKeeperWorld
@@ -50,7 +51,7 @@ class Bench:
     async def open(self, name: str, *servers: Server) -> "OpenClient":
         """Open a client of some servers, by default of all."""
         client = OpenClient(self, name, servers or tuple(self.world.servers))
-        await client.run(client.client.open())
+        await client.run(client.client.open(Patience("the session is not open", LoopClock(), TIMEOUT_MS)))
         return client
 
 
