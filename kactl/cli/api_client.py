@@ -207,9 +207,13 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
 
     from kactl.errors import BadConfig
     from kactl.runtime.certificate_file import load_pair, unusable_authorities
+    from kactl.runtime.private_files import check_trusted
 
     try:
+        check_trusted(ca, "--ca-file")
         context = ssl.create_default_context(cafile=ca or None)
+    except BadConfig as error:
+        raise Failure(str(error), Exit.USAGE) from None
     except OSError as error:
         raise Failure(str(unusable_authorities(error, ca, "--ca-file")), Exit.USAGE) from None
     if cert:

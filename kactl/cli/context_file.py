@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kactl.errors import BadConfig
-from kactl.runtime.private_files import check_private, write_private
+from kactl.runtime.private_files import check_private, check_trusted, write_private
 
 from .exits import Exit, Failure, of_system
 from .toml_text import toml_lines
@@ -83,7 +83,10 @@ def load(env: Mapping[str, str] | None = None) -> Contexts:
     try:
         with path.open("rb") as file:
             content = file.read().decode()
+            check_trusted(path, str(path), os.fstat(file.fileno()))
             trouble = _trouble(file.fileno(), path)
+    except BadConfig as error:
+        raise Failure(str(error), Exit.USAGE) from None
     except (OSError, UnicodeDecodeError):
         return Contexts()
     import tomllib

@@ -1,6 +1,5 @@
 """`kactl reassign`: plan, start, list, verify and cancel reassignments."""
 
-from pathlib import Path
 from typing import Final
 
 import click
@@ -15,6 +14,7 @@ from kactl.admin.schema import (
     ReassignmentRequest,
     ReassignmentTarget,
 )
+from kactl.runtime.private_files import open_private
 
 from . import output
 from .api_client import confirm, require_terminal
@@ -123,7 +123,8 @@ def _step(now: int, planned: int) -> str:
 def _keep(out: str, answer: PlanAnswer) -> None:
     targets = Targets([Targeted(item.topic, item.partition, list(item.replicas)) for item in answer.items])
     try:
-        Path(out).write_bytes(msgspec.json.encode(targets) + b"\n")
+        with open_private(out, "wb") as file:
+            file.write(msgspec.json.encode(targets) + b"\n")
     except OSError as error:
         raise Failure(f"--out: {out} cannot be written ({error.strerror}); choose another file", Exit.USAGE) from None
 

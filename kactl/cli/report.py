@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kactl.runtime.private_files import open_private
+
 from . import output
 from .common_options import Settings, local_options
 from .exits import Exit, Failure
@@ -267,7 +269,8 @@ def _write(
         if is_plain and os.access(path.parent, os.W_OK):
             Location(file).write(content)
         else:  # such as /dev/stdout, or a file in a read-only folder
-            path.write_bytes(content)
+            with open_private(path, "wb") as written:
+                written.write(content)
     except OSError as error:
         return Failure(f"{file}: cannot be written ({error.strerror}): choose another file; the jobs are not repeated")
     return None

@@ -27,7 +27,7 @@ from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
 from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import LineFormatter, logger
-from kactl.runtime.private_files import drop_group
+from kactl.runtime.private_files import open_private
 from kactl.stores.sqlite import Holder
 
 from .exits import Exit, Failure
@@ -120,7 +120,7 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = open(folder / LOCK_FILE, "a+", encoding="utf-8", opener=_private)  # noqa: SIM115 - closed below
+        file = open_private(folder / LOCK_FILE, "a+")
     except OSError as error:
         raise Failure(
             f"--data-dir: {folder} cannot be used ({error.strerror}): choose another folder with --data-dir"
@@ -135,7 +135,6 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
                 f"--data-dir: {folder} is in use by {holder}: stop it, or choose another folder with --data-dir"
             ) from None
         status = os.fstat(file.fileno())
-        drop_group(Path(file.name), status, file.fileno())
         file.truncate(0)
         file.write(f"process {os.getpid()}, which serves {url}\n")
         file.flush()
@@ -212,7 +211,3 @@ def _explained(error: BaseException) -> KactlError | Failure | None:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, KactlError | Failure) else None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

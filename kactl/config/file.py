@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, get_origin
 import msgspec
 
 from kactl.errors import BadConfig
+from kactl.runtime.private_files import check_trusted
 
 from .accepted import accepted
 from .checks import Origins, checked, origin_of
@@ -81,6 +82,7 @@ def load(
 def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
+            check_trusted(path, path, os.fstat(file.fileno()))
             return tomllib.load(file)
     except FileNotFoundError:
         raise BadConfig(path, "there is no such file: name another one, or create it with `node-id = 1`") from None

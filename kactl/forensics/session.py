@@ -126,6 +126,8 @@ def settings(master: str, memory: str, *, events: int | None = None) -> dict[str
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Files for their owner only. Spark sets permissions itself, so the umask of the process is not enough.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FOLDERS),
         "spark.sql.parquet.compression.codec": "zstd",

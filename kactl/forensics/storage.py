@@ -16,10 +16,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
 from kactl.errors import BadRequest
+from kactl.runtime.private_files import open_private
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 # Suffix of a file that is being written.
 NEW: Final = ".new"
+# Tables and manifests have names of hosts, topics and principals.
+_FOLDER_MODE: Final = 0o700
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -163,7 +166,7 @@ class Location:
     def make(self) -> None:
         """Create the folder and its parents."""
         if not self.is_remote:
-            os.makedirs(self.name, exist_ok=True)
+            _make(self.name)
             return
         files, path = self._remote()
         files.create_dir(path, recursive=True)
@@ -173,8 +176,8 @@ class Location:
         if self.is_remote:
             files, path = self._remote()
             return cast(BinaryIO, files.open_output_stream(path))
-        os.makedirs(os.path.dirname(self.name) or ".", exist_ok=True)
-        return open(self.name, "wb")
+        _make(os.path.dirname(self.name) or ".")
+        return cast(BinaryIO, open_private(self.name, "wb"))
 
     def write(self, content: bytes) -> None:
         """Write a whole file. A local write is atomic."""
@@ -185,7 +188,7 @@ class Location:
             return
         temporary = self.name + NEW
         try:
-            with open(temporary, "wb") as new:
+            with open_private(temporary, "wb") as new:
                 new.write(content)
                 new.flush()
                 os.fsync(new.fileno())
@@ -218,6 +221,17 @@ class Location:
     def _remote(self) -> tuple[Any, str]:
         files, path = _fs().FileSystem.from_uri(self.name)
         return files, str(path)
+
+
+def _make(folder: str) -> None:
+    """Create a folder and its parents for their owner alone. `os.makedirs` gives its mode to the last one only."""
+    if not os.path.isdir(folder):
+        _make(os.path.dirname(folder) or ".")
+        try:
+            os.mkdir(folder, _FOLDER_MODE)
+        except FileExistsError:
+            if not os.path.isdir(folder):  # otherwise a concurrent writer was faster
+                raise
 
 
 def _fs() -> Any:

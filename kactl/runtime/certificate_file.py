@@ -1,11 +1,14 @@
 """PEM files: loading them for TLS, and the expiry of a certificate."""
 
+import contextlib
 import os
 import ssl
 from pathlib import Path
 
 from kactl.access.validity import expiry_of
 from kactl.errors import BadConfig
+
+from .private_files import check_private, check_trusted
 
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _END = "-----END CERTIFICATE-----"
@@ -21,8 +24,10 @@ def load_pair(context: ssl.SSLContext, cert: str, key: str, section: str) -> Non
         section: of the configuration, for errors.
 
     Raises:
-        BadConfig: names the file, and what is wrong with it.
+        BadConfig: names the file, and what is wrong with it. Other users can change the certificate, or use the key.
     """
+    check_trusted(cert, f"{section}.cert")
+    _check_key(key or cert, f"{section}.key")
 
     def no_passphrase() -> str:
         # OpenSSL would ask for it on the terminal.
@@ -34,6 +39,13 @@ def load_pair(context: ssl.SSLContext, cert: str, key: str, section: str) -> Non
         raise _unusable(error, cert, key or cert, section) from None
 
 
+def _check_key(path: str, setting: str) -> None:
+    with contextlib.suppress(OSError):  # loading it explains the error
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                check_private(file.fileno(), Path(path), setting)
+
+
 def load_authorities(context: ssl.SSLContext, path: str, setting: str, content: str = "certificate") -> None:
     """Verify peers by the certificates of authorities in a PEM file, or by the list of what they have revoked.
 
@@ -42,8 +54,9 @@ def load_authorities(context: ssl.SSLContext, path: str, setting: str, content: 
         content: what the file should contain, for errors.
 
     Raises:
-        BadConfig: the file cannot be read, or contains something else.
+        BadConfig: the file cannot be read, contains something else, or other users can change it.
     """
+    check_trusted(path, setting)
     try:
         context.load_verify_locations(path)
     except OSError as error:

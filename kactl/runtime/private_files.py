@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may use.
+"""Files and folders that only their owner may use, and files that no other user may change.
 
 Kubernetes adds permissions of a group (`fsGroup`) to everything in a volume each time that a pod starts, and gives the
 files of a Secret to root and that group. So entries of the process's own user lose the permissions of their group by
@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 from kactl.errors import BadConfig
 
@@ -91,6 +91,27 @@ def write_private(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
+def open_private(path: str | os.PathLike[str], mode: str) -> IO[Any]:
+    """Open a file for writing that only its owner may use. One that exists loses the permissions of others.
+
+    Args:
+        mode: as of `open`. Text is UTF-8.
+
+    Raises:
+        OSError: it cannot be opened. Devices and pipes are not changed.
+    """
+    file = open(path, mode, encoding=None if "b" in mode else "utf-8", opener=_private)  # noqa: SIM115 - the caller closes
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS and status.st_uid == os.geteuid():
+        with contextlib.suppress(OSError):  # a file system without permissions
+            os.chmod(file.fileno(), _FILE_MODE)
+    return file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=_FILE_MODE)
+
+
 @contextlib.contextmanager
 def locked(path: Path, key: str) -> Iterator[None]:
     """Keep other programs that use this function from changing a file meanwhile.
@@ -124,6 +145,41 @@ def check_private(descriptor: int, path: Path, key: str) -> None:
     if status.st_uid == 0 and is_of_own_group(status) and not status.st_mode & (_OTHERS & ~stat.S_IRGRP):
         return
     _check_owner(path, status, descriptor, key, "chmod 600")
+
+
+def check_trusted(path: str | os.PathLike[str], key: str, status: os.stat_result | None = None) -> None:
+    """Verify that only this user and root can change a file that decides about access. All users may read it.
+
+    Pipes of a shell are not checked, nor is a file that does not exist: opening it has the better error.
+
+    Args:
+        key: the configuration key that names it, for errors.
+        status: of the open file; None for that of the path.
+
+    Raises:
+        BadConfig: it, or a link to it, belongs to another user, or others may write it.
+    """
+    place = Path(path)
+    try:
+        link, status = place.lstat(), place.stat() if status is None else status
+    except OSError:
+        return
+    if not stat.S_ISREG(status.st_mode) and not (stat.S_ISFIFO(status.st_mode) and place.resolve().exists()):
+        return
+    for found in (link, status):
+        if found.st_uid not in (0, os.geteuid()):
+            remedy = f"chown {os.geteuid()} {path}, or run kactl as that user"
+            raise BadConfig(
+                key, f"{path} belongs to user {found.st_uid}, and decides about access to this process: {remedy}"
+            )
+    # The group of the same number as the user is by convention the user's own.
+    others = stat.S_IWOTH | (0 if status.st_gid == status.st_uid else stat.S_IWGRP)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & others and not mode & stat.S_IWOTH:
+        mode = drop_group(place, link)
+    if mode & others:
+        reason = f"other users can write {path} (mode {mode:04o}), which decides about access to this process"
+        raise BadConfig(key, f"{reason}: chmod go-w {path}")
 
 
 def drop_group(path: Path, status: os.stat_result, descriptor: int | None = None) -> int:

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
-from kactl.runtime.private_files import drop_group, is_at
+from kactl.runtime.private_files import drop_group, is_at, open_private
 
 NAME: Final = "state-change.log"
 
@@ -77,8 +77,7 @@ class Segments:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         drop_group(self.folder, self.folder.lstat())
         # Names of topics and principals are not for every user of the host.
-        file = open(self._path(0), "ab+", opener=_private)  # noqa: SIM115 - closed by close()
-        drop_group(self._path(0), os.fstat(file.fileno()), file.fileno())
+        file = cast(BinaryIO, open_private(self._path(0), "ab+"))
         end = file.seek(0, os.SEEK_END)
         if end:
             # End an incomplete last line, so that it does not absorb the next one.
@@ -95,7 +94,3 @@ class Segments:
             if self._path(age).exists():
                 self._path(age).rename(self._path(age + 1))
         self._file = self._open()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from kactl.model import NO_BROKER
+from kactl.runtime.private_files import open_private
 from kactl.state.cluster import Cluster
 
 # A file that is gone or cut off.
@@ -72,7 +73,7 @@ def write(folder: Path, snapshot: Snapshot) -> None:
     """
     path = folder / f"{_PREFIX}{snapshot.seq}{_SUFFIX}"
     unfinished = path.with_suffix(".tmp")
-    with unfinished.open("wb") as file:
+    with open_private(unfinished, "wb") as file:
         np.savez_compressed(
             file,
             seq=np.int64(snapshot.seq),

@@ -18,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority = Authority(path)
     for name in ("a", "b"):
         authority.sign(name)
-    (path / "empty").write_bytes(b"")
+    (path / "empty").touch(mode=0o600)
     locked: list[str | Path] = [
         "openssl",
         "pkey",
