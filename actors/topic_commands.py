@@ -8,8 +8,9 @@ import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.config import topic as topic_settings
-from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotController, NotFound, StoreUnavailable
+from kactl.config.topic import check_overrides
+from kactl.errors import ActionTimedOut, BadRequest, NotController, NotFound, StoreUnavailable
+from kactl.machines.placement import topic_rules
 from kactl.machines.topic_progress import missing_brokers, progress_of
 from kactl.messages import arguments
 from kactl.messages.admin import (
@@ -163,19 +164,21 @@ class TopicCommands:
 
         Raises:
             NotFound: there is no such topic.
-            BadConfig: an override has an invalid value; nothing was changed.
+            BadConfig: an override has an unknown name or an invalid value; nothing was changed.
             StoreError: the outcome is unknown.
         """
+        await self.store.set_topic_config(topic, await self.changed_topic_config(topic, config))
+
+    async def changed_topic_config(self, topic: str, config: Mapping[str, str | None]) -> dict[str, str]:
+        """Returns the overrides that a topic would have after `set_topic_config`, which documents the errors."""
         if not isinstance(config, Mapping):
             raise BadRequest("config", f"{config!r} is not a mapping: give one such as {{'retention.ms': '1000'}}")
         changed = arguments.settings({key: value for key, value in config.items() if value is not None})
         removed = config.keys() - changed.keys()
         overrides = {**await self.topic_config(topic), **changed}
         after = {key: value for key, value in overrides.items() if key not in removed}
-        unusable = topic_settings.wrong(after)
-        if unusable is not None:
-            raise BadConfig("config", ": ".join(unusable))
-        await self.store.set_topic_config(topic, after)
+        check_overrides(after, topic_rules(self.cluster, self.loop.context.settings), changed=changed)
+        return after
 
     async def delete_topic(
         self, topic: str, *, dry_run: bool = False, timeout_ms: int = DEFAULT_TIMEOUT_MS

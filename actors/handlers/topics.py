@@ -203,7 +203,7 @@ class TopicEvents(Handlers):
             log.info("unclean elections are now %s by default", "allowed" if after else "forbidden")
 
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
-        topic, assignment = check_creation(event, self.cluster)
+        topic, assignment = check_creation(event, self.cluster, self.settings)
         if self.settings.level.topic_ids:
             topic = msgspec.structs.replace(topic, id=self.context.new_topic_id())
         if not event.dry_run:

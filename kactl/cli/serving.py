@@ -307,6 +307,7 @@ def _controller(
         listed_as=listed_as,
         controller_ids=config.kafka.controller_ids,
         min_insync_replicas=config.kafka.min_insync_replicas,
+        remote_log_storage_system_enable=config.kafka.remote_log_storage_system_enable,
         meter_provider=meter_provider,
         tracer_provider=tracer_provider,
     )

@@ -25,6 +25,18 @@ from .output import NONE
 from .partition_files import ids
 
 
+def _complete_override(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the names of settings, and once a name is written, its values."""
+    from kactl.config.topic import SETTINGS
+
+    key, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [name for name in SETTINGS if name.startswith(incomplete)]
+    setting = SETTINGS.get(key)
+    overrides = () if setting is None else (f"{key}={value}" for value in setting.examples)
+    return [override for override in overrides if override.startswith(incomplete)]
+
+
 @click.group()
 def topic() -> None:
     """Create, change, delete, list and describe topics."""
@@ -44,7 +56,12 @@ def topic() -> None:
     help="Alternative: replicas of one partition, preferred leader first; repeat for each partition.",
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Configuration override; may be repeated."
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=_complete_override,
+    help="Configuration override; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @reason_option
@@ -146,7 +163,7 @@ topic.add_command(_grow, "grow")
 
 @topic.command("set", short_help="Change overrides of a topic.")
 @click.argument("name")
-@click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...")
+@click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...", shell_complete=_complete_override)
 @click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @reason_option
 @options

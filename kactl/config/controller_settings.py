@@ -54,6 +54,7 @@ class ControllerSettings:
             replica has the old one.
         min_insync_replicas: the brokers' own setting of `min.insync.replicas`, for topics without an override while the
             store has no default for all brokers. Only health checks, lists and previews use it.
+        remote_log_storage_system_enable: the brokers' own setting of that name: whether topics may have remote storage.
     """
 
     level: ProtocolLevel = LATEST
@@ -73,6 +74,7 @@ class ControllerSettings:
     controller_ids: frozenset[int] = frozenset()
     new_topic_ids: frozenset[str] = frozenset()
     min_insync_replicas: int = KAFKA_DEFAULT
+    remote_log_storage_system_enable: bool = False
 
     def __post_init__(self) -> None:
         level: ProtocolLevel | str = self.level
@@ -123,3 +125,4 @@ class SettingKeywords(TypedDict, total=False):
     controller_ids: Collection[int]
     new_topic_ids: Collection[str]
     min_insync_replicas: int
+    remote_log_storage_system_enable: bool

@@ -87,6 +87,8 @@ class KafkaConfig(Section, frozen=True):
         num_partitions, default_replication_factor: defaults for topics that tools create. Kafka's names.
         min_insync_replicas: `min.insync.replicas` in the brokers' own files; kactl sees overrides of topics and the
             default for all brokers, but not these files. Health checks and previews use it. Kafka's name.
+        remote_log_storage_system_enable: `remote.log.storage.system.enable` in the brokers' own files: whether topics
+            may have `remote.storage.enable`. Kafka's name.
         max_connections: of all listeners together. Kafka's name.
         max_connections_per_ip: of one address that is not a broker's, and of connections from a broker's address that
             are not identified as the broker's. Kafka's name.
@@ -123,6 +125,7 @@ class KafkaConfig(Section, frozen=True):
     num_partitions: Annotated[int, Meta(ge=1, le=50_000)] = 1
     default_replication_factor: Annotated[int, Meta(ge=1, le=INT16_MAX)] = 1
     min_insync_replicas: Annotated[int, Meta(ge=1, le=INT16_MAX)] = 1
+    remote_log_storage_system_enable: bool = False
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     max_connections_per_ip: Annotated[int, Meta(ge=1, le=100_000)] = 100
     socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=INT32_MAX)] = 100 * 1024 * 1024

@@ -16,7 +16,7 @@ from kactl.errors import BadConfig
 _WRITTEN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:-IV([0-9]{1,4})|(?:\.[0-9]{1,4})*)")
 
 # Release -> its last step; a release alone (`2.8`) means this step (`2.8-IV1`).
-_LAST_STEP: Final = {
+LAST_STEP: Final = {
     (2, 6): 0,
     (2, 7): 2,
     (2, 8): 1,
@@ -53,7 +53,7 @@ class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
                 "kafka.ibp", f"{text!r} is not an inter-broker protocol version: write it as 2.6 or 3.4-IV0"
             )
         major, minor = int(matched[1]), int(matched[2])
-        last = _LAST_STEP.get((major, minor))
+        last = LAST_STEP.get((major, minor))
         step = last if matched[3] is None else int(matched[3])
         if last is None or step is None or step > last:
             raise BadConfig(

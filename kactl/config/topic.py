@@ -1,31 +1,85 @@
-"""Validation of topic configuration overrides.
+"""Settings of topics: their names, their valid values, and the level at which brokers know them.
 
 A broker that reads an invalid override from the store fails for every partition of the topic, and for all partitions of
-the same request. Invalid values must therefore not be stored. Unknown names are ignored, as brokers do: a service that
-embeds the controller may use its own.
+the same request. It ignores an override with an unknown name, so that a misspelled one would be stored without any
+effect. Neither may therefore be stored. Programs whose participants host all replicas may use names of their own.
+
+The bounds are those of Kafka 3.9 at every level: below 3.3 brokers accept some smaller numbers, which make a later
+version of them fail.
 
 Source: LogConfig, TopicConfig.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from kactl.errors import BadConfig
+
+from . import topic_values as values
+from .protocol_level import LATEST, ProtocolLevel
 
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
 # Whether a new leader waits until the lease of the earlier one has ended. kactl's own: Kafka's brokers have no leases.
 LEASE: Final = "leadership.lease"
+_FIRST: Final = ProtocolLevel(2, 6)
+_REMOTE: Final = "remote.storage.enable"
+_COMPRESSIONS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_POLICIES: Final = ("compact", "delete")
+_TIMESTAMPS: Final = ("CreateTime", "LogAppendTime")
+_BOOLEANS: Final = ("true", "false")
+# What `retention.ms` and `retention.bytes` are where nothing is set.
+_RETENTIONS: Final = {"ms": 604_800_000, "bytes": -1}
+# An own name may not be as similar as this to a known one: it is misspelled.
+_SIMILAR: Final = 0.9
 
-# Returns a description of the valid values; None if the value is valid.
-_Check = Callable[[str], str | None]
+
+class Setting(NamedTuple):
+    """One setting of topics.
+
+    Attributes:
+        check: of its value.
+        since: the first level at which every broker knows it.
+        examples: values that a shell completes; all of them if they are few.
+    """
+
+    check: values.Check
+    since: ProtocolLevel = _FIRST
+    examples: tuple[str, ...] = ()
 
 
-def wrong(config: Mapping[str, str]) -> tuple[str, str] | None:
-    """Returns the first override that brokers could not use, with the reason; None if all are valid."""
-    for name, text in config.items():
-        check = _KNOWN.get(name)
-        valid = None if check is None else check(text.strip())
-        if valid is not None:
-            return name, f"{text!r} is not valid; it must be {valid}"
-    return None
+class Rules(NamedTuple):
+    """What a cluster permits.
+
+    Attributes:
+        level: of the brokers.
+        has_remote_storage: whether brokers have it; Kafka's remote.log.storage.system.enable.
+        own_names: whether names that are not known are permitted, because no broker of Kafka's reads them.
+    """
+
+    level: ProtocolLevel = LATEST
+    has_remote_storage: bool = False
+    own_names: bool = False
+
+
+def check_overrides(config: Mapping[str, str], rules: Rules, *, changed: Collection[str] | None = None) -> None:
+    """Decide whether overrides may be stored.
+
+    Args:
+        config: all overrides of a topic.
+        changed: the names of those that a request sets; all if None. The others are stored already, perhaps by another
+            tool, and are only compared with these.
+
+    Raises:
+        BadConfig: they may not; the message names the first that is wrong.
+    """
+    for name in config if changed is None else changed:
+        reason = _name_error(name, rules) or _value_error(name, config[name], rules)
+        if reason:
+            raise BadConfig("config", f"{name}: {reason}")
+    conflict = _conflict(config, rules, config if changed is None else changed)
+    if conflict:
+        raise BadConfig("config", conflict)
 
 
 def is_leased(config: Mapping[str, str]) -> bool:
@@ -33,71 +87,104 @@ def is_leased(config: Mapping[str, str]) -> bool:
     return config.get(LEASE, "").strip().lower() != "false"
 
 
-def _whole(least: int, bits: int = 64) -> _Check:
-    most = 2 ** (bits - 1) - 1
-
-    def check(text: str) -> str | None:
-        # The length is limited, so that a text of a million digits is not parsed.
-        is_number = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= len(str(most)) + 1
-        return None if is_number and least <= int(text) <= most else f"a whole number from {least} to {most}"
-
-    return check
-
-
-def _ratio(text: str) -> str | None:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    return None if 0 <= value <= 1 else "a number from 0 to 1"
+def _name_error(name: str, rules: Rules) -> str:
+    setting = SETTINGS.get(name)
+    if setting is None or (name == LEASE and not rules.own_names):
+        close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=_SIMILAR if rules.own_names else 0.6)
+        if rules.own_names and not close:
+            return ""
+        return "topics have no such setting" + (f"; did you mean {close[0]}?" if close and close != [name] else "")
+    if setting.since > rules.level:
+        return (
+            f"brokers know this setting from level {setting.since.major}.{setting.since.minor} on, and the cluster's "
+            f"is {rules.level.major}.{rules.level.minor}: upgrade the brokers, then raise kafka.ibp"
+        )
+    return ""
 
 
-def _one_of(*values: str) -> _Check:
-    return lambda text: None if text in values else f"one of {', '.join(values)}"
+def _value_error(name: str, text: str, rules: Rules) -> str:
+    setting = SETTINGS.get(name)
+    check = values.message_format(rules.level) if name == _FORMAT else None if setting is None else setting.check
+    valid = None if check is None else check(text)
+    return "" if valid is None else f"{text!r} is not valid; it must be {valid}"
 
 
-def _some_of(*values: str) -> _Check:
-    def check(text: str) -> str | None:
-        return None if {item.strip() for item in text.split(",")} <= {*values} else f"some of {', '.join(values)}"
+def _conflict(config: Mapping[str, str], rules: Rules, changed: Collection[str]) -> str:
+    """Returns why valid overrides cannot be together, or in this cluster; an empty text if they can."""
+    least, most = (values.whole(config.get(f"{which}.compaction.lag.ms", "")) for which in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        return f"min.compaction.lag.ms: {least} is more than max.compaction.lag.ms, which is {most}"
+    if not values.is_true(config.get(_REMOTE, "")):
+        return ""
+    if not rules.has_remote_storage and _REMOTE in changed:
+        return (
+            f"{_REMOTE}: brokers have no remote storage: if all of them have remote.log.storage.system.enable=true, "
+            "write kafka.remote-log-storage-system-enable = true in kactl's configuration"
+        )
+    if "compact" in values.items(config.get("cleanup.policy", "")):
+        return f"{_REMOTE}: a compacted topic cannot have remote storage: write cleanup.policy=delete"
+    for unit, default in _RETENTIONS.items():
+        total = values.whole(config.get(f"retention.{unit}", str(default)))
+        local = values.whole(config.get(f"local.retention.{unit}", "-2"))
+        # -2 is the total itself, and -1 no limit.
+        if total not in (None, -1) and local not in (None, -2) and (local == -1 or local > total):
+            return f"local.retention.{unit}: {local} is more than retention.{unit}, which is {total}"
+    return ""
 
-    return check
+
+def _only_false(text: str) -> str | None:
+    return "false: brokers with ZooKeeper do not support it" if values.boolean(text) or values.is_true(text) else None
 
 
-def _boolean(text: str) -> str | None:
-    return None if text.lower() in ("true", "false") else "true or false"
+def _of(*texts: str, check: Callable[..., values.Check] = values.one_of) -> Setting:
+    return Setting(check(*texts), examples=texts)
 
 
-_SIZE: Final = _whole(0, bits=32)
-_TIME: Final = _whole(0)
+_FORMAT: Final = "message.format.version"
+_BOOLEAN: Final = Setting(values.boolean, examples=_BOOLEANS)
+_SIZE: Final = Setting(values.number(0, bits=32))
+_TIME: Final = Setting(values.number(0))
+_V3_0: Final = ProtocolLevel(3, 0)
+_V3_6: Final = ProtocolLevel(3, 6)
+_V3_8: Final = ProtocolLevel(3, 8)
+_V3_9: Final = ProtocolLevel(3, 9)
 
-_KNOWN: Final[Mapping[str, _Check]] = {
-    LEASE: _boolean,
-    UNCLEAN_ELECTIONS: _boolean,
-    "cleanup.policy": _some_of("compact", "delete"),
-    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+SETTINGS: Final[Mapping[str, Setting]] = {
+    LEASE: _BOOLEAN,
+    UNCLEAN_ELECTIONS: _BOOLEAN,
+    "cleanup.policy": _of(*_POLICIES, check=values.some_of),
+    "compression.gzip.level": Setting(values.number(1, 9, also=-1), _V3_8),
+    "compression.lz4.level": Setting(values.number(1, 17), _V3_8),
+    "compression.type": _of(*_COMPRESSIONS),
+    "compression.zstd.level": Setting(values.number(-131_072, 22), _V3_8),
     "delete.retention.ms": _TIME,
     "file.delete.delay.ms": _TIME,
-    "flush.messages": _TIME,
+    "flush.messages": Setting(values.number(1)),
     "flush.ms": _TIME,
+    "follower.replication.throttled.replicas": Setting(values.throttled, examples=("*",)),
     "index.interval.bytes": _SIZE,
-    "local.retention.bytes": _whole(-2),
-    "local.retention.ms": _whole(-2),
-    "max.compaction.lag.ms": _whole(1),
+    "leader.replication.throttled.replicas": Setting(values.throttled, examples=("*",)),
+    "local.retention.bytes": Setting(values.number(-2), _V3_0),
+    "local.retention.ms": Setting(values.number(-2), _V3_0),
+    "max.compaction.lag.ms": Setting(values.number(1)),
     "max.message.bytes": _SIZE,
-    "message.downconversion.enable": _boolean,
-    "message.timestamp.after.max.ms": _TIME,
-    "message.timestamp.before.max.ms": _TIME,
+    "message.downconversion.enable": _BOOLEAN,
+    _FORMAT: Setting(values.message_format(LATEST)),
+    "message.timestamp.after.max.ms": Setting(_TIME.check, _V3_6),
+    "message.timestamp.before.max.ms": Setting(_TIME.check, _V3_6),
     "message.timestamp.difference.max.ms": _TIME,
-    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _ratio,
+    "message.timestamp.type": _of(*_TIMESTAMPS),
+    "min.cleanable.dirty.ratio": Setting(values.ratio),
     "min.compaction.lag.ms": _TIME,
-    "min.insync.replicas": _whole(1, bits=32),
-    "preallocate": _boolean,
-    "remote.storage.enable": _boolean,
-    "retention.bytes": _whole(-(2**63)),
-    "retention.ms": _whole(-1),
-    "segment.bytes": _whole(14, bits=32),
-    "segment.index.bytes": _SIZE,
+    "min.insync.replicas": Setting(values.number(1, bits=32)),
+    "preallocate": _BOOLEAN,
+    "remote.log.copy.disable": Setting(_only_false, _V3_9, ("false",)),
+    "remote.log.delete.on.disable": Setting(_only_false, _V3_9, ("false",)),
+    _REMOTE: Setting(values.boolean, _V3_0, _BOOLEANS),
+    "retention.bytes": Setting(values.number(-(2**63))),
+    "retention.ms": Setting(values.number(-1)),
+    "segment.bytes": Setting(values.number(14, bits=32)),
+    "segment.index.bytes": Setting(values.number(4, bits=32)),
     "segment.jitter.ms": _TIME,
-    "segment.ms": _whole(1),
+    "segment.ms": Setting(values.number(1)),
 }

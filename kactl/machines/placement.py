@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kactl.config import topic as topic_config
+from kactl.config.controller_settings import ControllerSettings
+from kactl.config.topic import Rules, check_overrides
 from kactl.errors import (
-    BadConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -34,7 +34,15 @@ from kactl.state.table import Table
 from .shortage import too_few
 
 
-def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:
+def topic_rules(cluster: Cluster, settings: ControllerSettings) -> Rules:
+    """Returns which overrides topics may have. Only programs without Kafka's brokers may use names of their own."""
+    has_kafkas = any(not broker.incarnation for broker in cluster.brokers.values())
+    return Rules(settings.level, settings.remote_log_storage_system_enable, own_names=not has_kafkas)
+
+
+def check_creation(
+    request: TopicCreationRequested, cluster: Cluster, settings: ControllerSettings
+) -> tuple[TopicRef, dict[int, Assignment]]:
     """Returns the requested topic with its assignment; nothing is changed.
 
     Raises:
@@ -52,15 +60,19 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
         raise InvalidTopic(
             "name", f"{request.topic!r} and the topic {other!r} have the same metrics; choose another name"
         )
-    unusable = topic_config.wrong(request.config)
-    if unusable is not None:
-        raise BadConfig("config", ": ".join(unusable))
+    assignment = _placement(request, cluster)
+    check_overrides(request.config, topic_rules(cluster, settings))
+    return TopicRef(request.topic), assignment
+
+
+def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, Assignment]:
+    """Returns the assignment of a new topic: the requested one, or a new one."""
     if request.assignment is not None:
         if request.partitions is not None or request.replication_factor is not None:
             raise InvalidReplicaAssignment(
                 "assignment", "give either an assignment, or partitions and replication_factor, not both"
             )
-        return TopicRef(request.topic), check_assignment(request.assignment, cluster.brokers)
+        return check_assignment(request.assignment, cluster.brokers)
     count = 1 if request.partitions is None else request.partitions
     if not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
         raise InvalidPartitions("partitions", f"{count} is not between 1 and {PARTITIONS_OF_A_TOPIC_MAX}")
@@ -74,7 +86,7 @@ def check_creation(request: TopicCreationRequested, cluster: Cluster) -> tuple[T
             too_few(cluster, [broker.id for broker in live], factor),
         )
     placed = place(live, partitions=count, replication_factor=factor, load=load_of(cluster.table, live))
-    return TopicRef(request.topic), dict(enumerate(map(Assignment, placed)))
+    return dict(enumerate(map(Assignment, placed)))
 
 
 def check_growth(

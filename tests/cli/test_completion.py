@@ -39,6 +39,8 @@ LINES = {
     "kactl get partitions --under": {"--under-min-isr"},
     "kactl get partitions -o y": {"yaml"},
     "kactl completion z": {"zsh"},
+    "kactl topic set orders retention.m": {"retention.ms"},
+    "kactl topic create orders --config message.timestamp.t": {"message.timestamp.type"},
 }
 
 

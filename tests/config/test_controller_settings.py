@@ -27,6 +27,7 @@ CHANGED: dict[str, Any] = {
     "controller_ids": {7, 8},
     "new_topic_ids": ["t"],
     "min_insync_replicas": 2,
+    "remote_log_storage_system_enable": True,
 }
 NAMES = [field.name for field in dataclasses.fields(ControllerSettings)]
 

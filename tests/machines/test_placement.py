@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.config.controller_settings import ControllerSettings
+from kactl.config.protocol_level import ProtocolLevel
+from kactl.errors import BadConfig
 from kactl.machines.placement import Load, check_creation, check_growth, load_of, place
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicPartition
@@ -23,7 +26,7 @@ def cluster_of(brokers: int, *, racks: int = 0) -> Cluster:
 
 
 def create(cluster: Cluster, topic: str, partitions: int, factor: int) -> dict[int, Assignment]:
-    _, assignment = check_creation(TopicCreationRequested(topic, partitions, factor), cluster)
+    _, assignment = check_creation(TopicCreationRequested(topic, partitions, factor), cluster, ControllerSettings())
     put(cluster, topic, assignment)
     return assignment
 
@@ -127,3 +130,23 @@ def test_topics_that_are_deleted_do_not_count() -> None:
     cluster.queue_deletion(["old"])
 
     assert create(cluster, "new", 1, 1) == {0: Assignment((0,))}
+
+
+def test_only_clusters_without_kafkas_brokers_have_settings_of_their_own() -> None:
+    request, settings = TopicCreationRequested("jobs", 1, 1, config={"jobs.parallel": "2"}), ControllerSettings()
+    participants = Cluster(100)
+    participants.add_brokers([Broker(1, 1, (), incarnation=b"1" * 16)])
+
+    check_creation(request, participants, settings)
+
+    with pytest.raises(BadConfig, match=r"jobs\.parallel: topics have no such setting"):
+        check_creation(request, cluster_of(1), settings)
+
+
+def test_names_of_later_levels_are_rejected() -> None:
+    request = TopicCreationRequested("jobs", 1, 1, config={"compression.gzip.level": "9"})
+
+    check_creation(request, cluster_of(1), ControllerSettings(level=ProtocolLevel(3, 8)))
+
+    with pytest.raises(BadConfig, match=r"from level 3\.8 on"):
+        check_creation(request, cluster_of(1), ControllerSettings(level=ProtocolLevel(3, 7)))

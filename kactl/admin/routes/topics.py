@@ -1,7 +1,6 @@
 """Topics and their partitions: list, create, change and delete."""
 
 import contextlib
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -35,8 +34,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
-from kactl.config import topic as topic_config
-from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
+from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.replica_reports import ReplicaReport
@@ -96,7 +94,7 @@ async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicC
         raise BadRequest("assignment", "give the new number of partitions too, in partitions")
     if body.partitions is None and not body.config:
         raise BadRequest("partitions", "nothing to change: give partitions or config")
-    config = await _changed_config(service, name, body.config)
+    config = await controller.changed_topic_config(name, body.config) if body.config else None
     async with audited(service, "change topic", name, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.partitions is not None:
             await controller.grow_topic(
@@ -106,8 +104,7 @@ async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicC
         if config is not None and not body.dry_run:
             async with service.overrides:
                 # Read again: they may have changed since.
-                config = await _changed_config(service, name, body.config)
-                assert config is not None
+                config = await controller.changed_topic_config(name, body.config)
                 await controller.store.set_topic_config(name, config)
     count = body.partitions if body.partitions is not None else len(controller.cluster.table.rows_of(known))
     return TopicChanged(name=name, partitions=count, config=config, dry_run=body.dry_run)
@@ -126,20 +123,6 @@ async def delete(service: Service, request: ApiRequest[TopicPath, TopicDeletion,
                 audit.outcome, audit.detail, is_gone = "done", "", True
     answer = TopicDeleted(name=name, id=text_of_id(ref.id), gone=is_gone, dry_run=how.dry_run)
     return Reply(answer, status=HTTPStatus.OK if is_gone or how.dry_run else HTTPStatus.ACCEPTED)
-
-
-async def _changed_config(service: Service, name: str, changes: Mapping[str, str | None]) -> dict[str, str] | None:
-    """Returns the overrides after the change; None if there is no change."""
-    if not changes:
-        return None
-    overrides = (await service.controller.store.topic_configs([name])).get(name)
-    if overrides is None:
-        raise StoreUnavailable(f"the overrides of topic {name} cannot be read; nothing was changed, retry")
-    overrides_after = {key: value for key, value in {**overrides, **changes}.items() if value is not None}
-    unusable = topic_config.wrong(overrides_after)
-    if unusable is not None:
-        raise BadConfig("config", ": ".join(unusable))
-    return overrides_after
 
 
 async def partition(service: Service, request: ApiRequest[PartitionPath, NoData, NoData]) -> PartitionInfo:
