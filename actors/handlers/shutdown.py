@@ -139,12 +139,15 @@ class Shutdowns(Handlers):
 
     async def _stop_following(self, broker: int, row_numbers: RowNumbers) -> None:
         """Send StopReplica before the replicas leave the ISRs, so that leaders do not add them again meanwhile."""
+        self._stop(broker, row_numbers)
+        await self.move_many_replicas(row_numbers, ReplicaState.OFFLINE, frozenset({broker}))
+
+    def _stop(self, broker: int, row_numbers: RowNumbers) -> None:
         rows = self.cluster.table.rows(row_numbers)
         self._stopped.add(broker, rows)
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
-        await self.move_many_replicas(row_numbers, ReplicaState.OFFLINE, frozenset({broker}))
 
     # -- brokers that stay ---------------------------------------------------------------------------------------------
 
@@ -157,7 +160,9 @@ class Shutdowns(Handlers):
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
         if self.cluster.stays_drained(event.broker):
-            # A drain does not go on while the broker's own request is pending, and replicas may have come in sync.
+            # A drain does not go on while the broker's own request is pending, and replicas may have come in sync, or
+            # were started.
+            self._stop(event.broker, self._hosted(event.broker)[1])
             self.context.enqueue(DrainAdvanced(event.broker))
             await self._deletion.resume_on(frozenset({event.broker}))
             return
@@ -191,7 +196,10 @@ class Shutdowns(Handlers):
         Raises:
             StoreError: leader epochs could not be written.
         """
-        await self._stopped.raise_epochs(broker, self._hosted(broker)[1])
+        followed = self.cluster.table.rows(self._hosted(broker)[1])
+        # A drained broker is stopped under each leader epoch that it receives, also by an earlier controller.
+        self._stopped.add(broker, followed.take(~some(holds(followed, broker) & followed.in_sync)))
+        await self._stopped.raise_epochs(broker, followed.index)
         drained = broker in self.cluster.drained
         self.cluster.mark_shutting_down(broker, False)
         try:

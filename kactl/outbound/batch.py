@@ -9,7 +9,8 @@ StopReplica. Adding a partition copies its current state, so apply the change to
 * UpdateMetadata: all recipients of a batch receive all its partitions and the whole list of registered brokers. A
   partition without leadership is skipped. A partition of a topic that is queued for deletion is sent without a leader
   (-2).
-* StopReplica: "delete" stays set once it was set.
+* StopReplica: "delete" stays set once it was set. A drained broker receives one after each LeaderAndIsr that makes it
+  follow: it must not be a leader any longer, and a follower that fetches is proposed for the ISR again and again.
 
 Only registered brokers receive requests; additions for other brokers are dropped.
 
@@ -203,6 +204,9 @@ class RequestBatch:
             previous = None  # Kafka's brokers need none of them
         is_new = np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))
         self._lead.append(_Lead(rows, notify, is_new, hold, previous, reason, unbroken))
+        if cluster.drained:
+            follows = notify & np.isin(rows.replicas, list(cluster.drained)) & (rows.replicas != rows.leader)
+            self.stop(rows, follows, delete=False)
         self.update_metadata(self._cluster.brokers, rows)
 
     def _reason_column(self, reason: OrderReason | None, count: int) -> Ints | None:

@@ -46,7 +46,7 @@ async def test_drained_broker_can_be_restored() -> None:
         # It follows again the partitions it was told to stop and leads where it is the only replica. Partitions led by
         # others stay with them.
         told = w.brokers.told(2)
-        assert told["t-1"] == (1, 1, (1,), False)
+        assert told["t-1"] == (1, 2, (1,), False)
         assert told["n-0"][0] == 2
         assert w.known("t-0").leader == 1
         assert w.known("t-1").replica_states[2] == ONLINE
