@@ -11,6 +11,10 @@ ISR without being assigned in the store.
 A leader that proposes an unassigned replica has replicas which it should not have. The proposal is rejected, and these
 replicas are stopped afterwards; see `proposed_strays`.
 
+Leaders that send version 0 are of Kafka 2.7 to 3.1. Up to 3.0, after any error of a partition, they keep its proposal
+in flight until they receive a new leader epoch: its ISR does not change any more. So the leader epoch of a rejected
+proposal is raised before the answer, which is the fencing error. If this controller ends, the next one sends it.
+
 Source: the classic controller's processAlterPartition. Unlike there, rows that the store rejects are read again.
 """
 
@@ -18,20 +22,20 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.topic_entries import TopicEntries
-from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
+from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
 from kactl.machines import reassignment
 from kactl.machines.alter_partition import (
     VERSION_WITH_IDS,
     Errors,
-    Judged,
     Proposed,
     ineligible,
     is_ahead,
     is_same,
     judge,
+    may_join,
     unassigned_members,
 )
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.messages.events import Event, LeadershipWritten, StraysProposed
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
@@ -40,7 +44,9 @@ from kactl.state.table import NO_ROW, in_sync_of
 
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes
+from .leader_epochs import LeaderEpochs
 from .proposed_strays import ProposedStrays
+from .rejected_proposals import RejectedProposals
 
 log = logger(__name__)
 
@@ -53,6 +59,8 @@ class IsrProposals(Handlers):
         self._committer = Committer(context.cluster, context.store, context.history)
         self._entries = TopicEntries(context.cluster, context.store)
         self._strays = ProposedStrays(context.clock)
+        self._rejected = RejectedProposals(context.clock)
+        self._leader_epochs = LeaderEpochs(context)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {AlterPartitionRequested: self.on_alter_partition_requested}
@@ -105,20 +113,38 @@ class IsrProposals(Handlers):
             table.rows(row_numbers),
             proposed,
             broker=event.broker,
-            live=self.cluster.live_brokers.electable,
+            live=may_join(self.cluster.live_brokers, event.version),
             registered=self.cluster.live_brokers.registered,
             version=event.version,
             epochs=self._epochs(),
         )
-        rejected = np.flatnonzero(judged.error == ineligible(event.version))
-        if len(rejected):
-            self._collect_strays(row_numbers[rejected], proposed.take(rejected))
         error, unsure = judged.error.copy(), self._entries.is_unsure(row_numbers)
         error[judged.taken & unsure] = ErrorCode.UNKNOWN_SERVER_ERROR
         taken = np.flatnonzero(judged.taken & ~unsure)
         error[taken] = await self._write(event.broker, row_numbers[taken], proposed.take(taken))
-        self._refused(event, row_numbers, judged, error)
+        self._log_rejected(event, row_numbers, error)
+        if event.version < VERSION_WITH_REJECTIONS:
+            await self._fence(event.broker, row_numbers, proposed, error)
+        rejected = np.flatnonzero(judged.error == ineligible(event.version))
+        if len(rejected):
+            self._collect_strays(row_numbers[rejected], proposed.take(rejected), event.version)
         return error
+
+    async def _fence(self, broker: int, row_numbers: RowNumbers, proposed: Proposed, error: Errors) -> None:
+        """Raise the leader epochs of rejected proposals, and make their errors FENCED_LEADER_EPOCH.
+
+        Raises:
+            StoreUnavailable: some could not be written. The leader sends all proposals again.
+        """
+        rows = self.cluster.table.rows(row_numbers)
+        stays = rows.has_leadership & ~rows.queued & (rows.leader == broker)
+        known = (error != ErrorCode.NONE) & stays & (rows.leader_epoch <= proposed.leader_epoch)
+        if not await self._leader_epochs.raise_all(rows.take(known), lambda after: after.assigned):
+            raise StoreUnavailable(
+                f"ISRs that broker {broker} proposed are rejected, and their new leader epochs could not be written; "
+                "the broker proposes them again"
+            )
+        error[known] = ErrorCode.FENCED_LEADER_EPOCH
 
     async def _write(self, broker: int, row_numbers: RowNumbers, proposed: Proposed) -> Errors:
         """Write accepted proposals. Returns int16[n], the error of each."""
@@ -191,40 +217,48 @@ class IsrProposals(Handlers):
     def _epochs(self) -> dict[int, int]:
         return {broker.id: broker.epoch for broker in self.cluster.brokers.values()}
 
-    def _collect_strays(self, row_numbers: RowNumbers, proposed: Proposed) -> None:
+    def _collect_strays(self, row_numbers: RowNumbers, proposed: Proposed, version: int) -> None:
         """Collect the unassigned replicas in rejected proposals. Queue those of a partition that are complete.
 
-        A reassignment in progress stops its replicas itself.
+        A reassignment in progress stops its replicas itself. A leader whose epoch was raised proposes no others.
         """
         table, brokers = self.cluster.table, self.cluster.live_brokers
         unassigned = unassigned_members(
             table.rows(row_numbers),
             proposed,
-            live=brokers.electable,
+            live=may_join(brokers, version),
             registered=brokers.registered,
             epochs=self._epochs(),
         )
+        leader_epochs = table.column("leader_epoch")[row_numbers]
         self._strays.prune()
         positions = np.flatnonzero(some(unassigned))
         for position, name in zip(positions.tolist(), table.names(row_numbers[positions]), strict=True):
             if name in self.cluster.reassigning:
                 continue
-            leader_epoch = int(proposed.leader_epoch[position])
-            members = proposed.isr[unassigned[:, position], position].tolist()
-            strays = self._strays.add(name, members, leader_epoch=leader_epoch, controller_epoch=self.epoch)
+            leader_epoch = int(leader_epochs[position])
+            members = tuple(sorted(proposed.isr[unassigned[:, position], position].tolist()))
+            strays = (
+                members
+                if leader_epoch > proposed.leader_epoch[position]
+                else self._strays.add(name, members, leader_epoch=leader_epoch, controller_epoch=self.epoch)
+            )
             if strays:
                 self.context.enqueue(StraysProposed(name, leader_epoch, strays))
 
-    def _refused(self, event: AlterPartitionRequested, row_numbers: RowNumbers, judged: Judged, error: Errors) -> None:
+    def _log_rejected(self, event: AlterPartitionRequested, row_numbers: RowNumbers, error: Errors) -> None:
         """Log the rejected proposals, one line per error."""
         table = self.cluster.table
         for code in np.unique(error[error != ErrorCode.NONE]).tolist():
-            which = error == code
-            log.info(
-                "%d ISRs proposed by broker %d are rejected: %s; the first: %s, known state: %s",
-                int(np.count_nonzero(which)), event.broker, ErrorCode(code).name,
-                next(iter(table.names(row_numbers[which][:1]))), table.view(int(row_numbers[which][0])).leadership,
-            )  # fmt: skip
+            names = list(table.names(row_numbers[error == code]))
+            which, count = self._rejected.to_log(event.broker, ErrorCode(code), names)
+            if which:
+                log.info(
+                    "%d ISRs proposed by broker %d are rejected: %s; the first: %s, known state: %s; "
+                    "%d times since the last line about these partitions",
+                    len(which), event.broker, ErrorCode(code).name, which[0],
+                    table.view(table.row(which[0])).leadership, count,
+                )  # fmt: skip
 
 
 def _last_of(row_numbers: RowNumbers) -> tuple[RowNumbers, RowNumbers, RowNumbers]:

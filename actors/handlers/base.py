@@ -21,7 +21,7 @@ from kactl.model import Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows, choose, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests
@@ -194,12 +194,13 @@ class Handlers:
         return moved
 
     def continue_drains(self, row_numbers: RowNumbers) -> None:
-        """Queue the rest of the drains of brokers that lead some of these rows, whose ISRs have changed."""
+        """Queue the rest of the drains of brokers that lead some of these rows, or joined their ISRs."""
         if not self.cluster.drained:
             return
-        leaders = self.cluster.drained.intersection(self.cluster.table.column("leader")[row_numbers].tolist())
-        for broker in sorted(leaders):
-            self.context.enqueue(DrainAdvanced(broker))
+        rows = self.cluster.table.rows(row_numbers)
+        for broker in sorted(self.cluster.drained):
+            if (some(holds(rows, broker) & rows.in_sync) | (rows.leader == broker)).any():
+                self.context.enqueue(DrainAdvanced(broker))
 
     def _complete_in_sync(self, moved: MoveResult) -> None:
         """Complete reassignments whose whole target is in sync after an election, without a later change of the ISR.

@@ -7,14 +7,12 @@ epoch, which is raised here before the replica serves again.
 
 import numpy as np
 
-from kactl.actors.machines.commit import Committer
 from kactl.errors import StoreError
-from kactl.machines.reassignment import raise_epoch
 from kactl.model import TopicPartition
-from kactl.state.change import Change, Refusal
 from kactl.state.rows import RowNumbers, Rows, holds
 
 from .base import ControllerContext, Handlers
+from .leader_epochs import LeaderEpochs
 
 
 class StoppedReplicas(Handlers):
@@ -22,7 +20,7 @@ class StoppedReplicas(Handlers):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._committer = Committer(context.cluster, context.store, context.history)
+        self._leader_epochs = LeaderEpochs(context)
         self._epochs: dict[int, dict[TopicPartition, int]] = {}
 
     def add(self, broker: int, rows: Rows) -> None:
@@ -48,19 +46,5 @@ class StoppedReplicas(Handlers):
         epochs = table.column("leader_epoch")[row_numbers].tolist()
         same = [stopped.get(name) == epoch for name, epoch in zip(table.names(row_numbers), epochs, strict=True)]
         rows = table.rows(row_numbers[np.array(same, np.bool_)])
-
-        async def plan(rows: Rows) -> Change:
-            return raise_epoch(rows, np.ones(len(rows), np.bool_), controller_epoch=self.epoch)
-
-        if not len(rows):
-            return
-        async for _, change in self._committer.commit_until_settled(rows, plan):
-            committed = change.take(change.refusal == Refusal.NONE)
-            self.cluster.apply(committed)
-            self.history.add_partitions(committed, table.refs, controller_epoch=self.epoch)
-            self.batch.begin()
-            after = committed.after()
-            self.batch.lead_and_follow(after, after.assigned & ~holds(after, broker))
-            self.channels.send(self.batch.flush())
-            if (change.refusal == Refusal.STORE_FAILED).any():
-                raise StoreError(f"broker {broker} cannot serve again: leader epochs could not be written")
+        if not await self._leader_epochs.raise_all(rows, lambda after: after.assigned & ~holds(after, broker)):
+            raise StoreError(f"broker {broker} cannot serve again: leader epochs could not be written")

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import ErrorCode, UnknownRecoveryState
-from kactl.messages.broker import IsrProposal
+from kactl.messages.broker import VERSION_WITH_REJECTIONS, IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH
-from kactl.state.rows import Bools, BrokerSet, Ints, Rows, choose, some
+from kactl.state.rows import Bools, BrokerSet, Ints, LiveBrokers, Rows, choose, some
 
 Errors = npt.NDArray[np.int16]
 Longs = npt.NDArray[np.int64]
@@ -139,7 +139,7 @@ def judge(
     """Returns the decisions on the proposals of `broker` for n rows. The first matching case decides.
 
     Args:
-        live: brokers that may join an ISR: registered, not shutting down, and not fenced.
+        live: brokers that may join an ISR, as of `may_join`.
         registered: brokers that may stay in an ISR.
         version: of the request.
         epochs: broker epoch of each registered broker; needed if a proposal carries broker epochs.
@@ -168,6 +168,13 @@ def judge(
         ErrorCode.NONE,
     ).astype(np.int16)
     return Judged(error, same & (error == ErrorCode.NONE))
+
+
+def may_join(brokers: LiveBrokers, version: int) -> BrokerSet:
+    """Returns the brokers that a leader may add to an ISR. In version 0 those that are shutting down, too, as Kafka's
+    controllers of its versions permit: they leave the ISR when their registration ends.
+    """
+    return brokers.electable if version >= VERSION_WITH_REJECTIONS else brokers.registered
 
 
 def ineligible(version: int) -> ErrorCode:

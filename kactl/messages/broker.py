@@ -39,6 +39,12 @@ class ControlledShutdownRequested(ControllerRequest, frozen=True):
     dry_run: bool = False
 
 
+# From this version of AlterPartition on, leaders can be told that a member may not be in the ISR. Kafka 2.7 to 3.1 send
+# the version before, and their controllers do not look at the members. Those of 3.2, whose version this is, do not
+# either; but 3.3 and later send it, too, below protocol level 2.8, and their controllers do.
+VERSION_WITH_REJECTIONS: Final = 1
+
+
 class IsrProposal(msgspec.Struct, frozen=True):
     """ISR that a leader proposes for one of its partitions.
 

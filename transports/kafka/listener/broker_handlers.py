@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kactl.errors import ErrorCode, NotController
 from kactl.messages.broker import (
+    VERSION_WITH_REJECTIONS,
     AlterPartitionRequested,
     ControlledShutdownRequested,
     IsrProposal,
@@ -68,7 +69,8 @@ class BrokerHandlers:
         """Send the proposals PROPOSALS_MAX at a time, because the controller handles one event without a pause.
 
         An error before the first result is the error of the whole response. A later one is the error of each remaining
-        proposal, which the broker sends again.
+        proposal, which the broker sends again. Brokers up to 3.0 do not survive that, but repeat all proposals after an
+        error of the whole response, and those that were accepted succeed again.
         """
         topics: list[dict[str, Any]] = []
         proposals = _proposals(request)
@@ -83,7 +85,7 @@ class BrokerHandlers:
                     results = await self._controller.ask(event)
                 except Exception as failed:
                     error = error_of(failed)[0]
-                    if not topics:
+                    if not topics or version < VERSION_WITH_REJECTIONS:
                         return {"error_code": error}
             if error is not None:
                 results = [IsrResult(proposal.topic, proposal.partition, error) for proposal in chunk]

@@ -17,6 +17,7 @@ from kactl.messages.broker import (
     ProducerIdsRequested,
 )
 from kactl.model import ZERO_ID, Broker, Endpoint, Leadership, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.transports.kafka.listener.broker_handlers import PROPOSALS_MAX
 
 from .client import connected, part, request_class
 from .listener_stub import ControllerStub, listening, until
@@ -204,3 +205,23 @@ async def test_ten_thousand_proposals_are_read_in_steps(version: int) -> None:
     assert [(item.partition_index, item.isr, item.partition_epoch) for item in topic.partitions] == [
         (number, (2, 3), 6) for number in range(10_000)
     ]
+
+
+@pytest.mark.parametrize(("version", "whole"), [(0, True), (1, False)])
+async def test_error_after_the_first_proposals_is_of_the_form_that_leaders_survive(version: int, whole: bool) -> None:
+    """Brokers that send version 0 repeat a request that failed as a whole; an error of a partition blocks it."""
+
+    class Resigning(ControllerStub):
+        async def ask(self, request: Any) -> Any:
+            if request.proposals[0].partition:
+                raise BrokerNotRegistered(2)
+            ref = TopicRef(ORDERS.name, ZERO_ID)
+            return [
+                IsrResult(ref, each.partition, leadership=Leadership(2, 9, (2, 3), 6, 50)) for each in request.proposals
+            ]
+
+    async with listening(Resigning()) as (_, port), connected(port) as client, asyncio.timeout(60):
+        answer = await client.ask(alter(version, *((number, 9, (2, 3), 5) for number in range(PROPOSALS_MAX + 1))))
+
+    assert (answer.error_code is not KioError.none) == whole
+    assert len(answer.topics) == (0 if whole else 1)
