@@ -26,6 +26,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
@@ -44,7 +45,7 @@ from kactl.stores.opening import check_unopened
 from kactl.stores.topic_assignment import TopicAssignment, split
 from kactl.stores.watch_registry import Watches
 
-from .connection import Connect, connect
+from .connection import Connect, connect, is_no_lock
 from .lease import POLL_MS, SESSION_TIMEOUT_MS, Lease, SqliteSession
 from .sessions import NO_HOLDER, Holder
 from .thread import DatabaseThread
@@ -62,6 +63,8 @@ class SqliteStore:
             working directory of now.
         clock: sessions end by its boot time, which all processes of a host share.
         session_timeout_ms: how long the controllership outlives a process that was killed.
+        start_timeout_ms: how long entering the store waits for another program that has locked the file, such as a
+            backup or a shell; None waits for ever.
         holder: an exclusive lock that this process holds until its end. On entering, the sessions of the previous
             holder of the lock are ended, since that process has ended.
         poll_ms: how often this client looks for changes by other processes and for its own duties. It delays their
@@ -78,6 +81,7 @@ class SqliteStore:
         *,
         clock: Clock | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        start_timeout_ms: int | None = START_TIMEOUT_MS,
         holder: Holder = NO_HOLDER,
         poll_ms: float = POLL_MS,
         connect: Connect = connect,
@@ -85,7 +89,8 @@ class SqliteStore:
         self.path = _absolute(Path(path))
         self._watches = Watches()
         self._deleted_topics = DeletedTopics()
-        clock = SystemClock() if clock is None else clock
+        self._clock = clock = SystemClock() if clock is None else clock
+        self._start_timeout_ms = start_timeout_ms
         fire = self._watches.fire
         self._thread = DatabaseThread(self.path, fire, clock=clock, holder=holder, connect=connect)
         self._lease = Lease(self._thread, fire, clock=clock, timeout_ms=session_timeout_ms, poll_ms=poll_ms)
@@ -103,9 +108,10 @@ class SqliteStore:
     async def __aenter__(self) -> Self:
         check_unopened(self)
         async with BlockStack("the SQLite store") as stack:
-            await self._thread.open()
+            patience = Patience("the SQLite store is not open", self._clock, self._start_timeout_ms)
+            await patience.repeat(self._thread.open, lasts=is_no_lock)
             stack.push_async_callback(self._close)
-            await self._lease.open()
+            await patience.repeat(self._lease.open, lasts=is_no_lock)
             tasks = await stack.enter_async_context(Background("the session of the SQLite store"))
             tasks.start_soon(self._lease.run)
             self._stack = stack.pop_all()
