@@ -11,6 +11,7 @@ import kactl
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
 from kactl.messages.admin import ControllerRequest
 from kactl.model import TopicPartition
+from kactl.testing.contracts.link_support import until
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -93,8 +94,12 @@ async def test_no_replica_can_lead(clock: ManualClock) -> None:
             raise ValueError("not me")
 
     async with cluster(clock, Broken(), count=1) as (controller, _):
-        with pytest.raises(ActionTimedOut, match=r"orders-0: no leader: .*its application has failed"):
+        with pytest.raises(ActionTimedOut):
             await controller.create_topic("orders", partitions=1, replication_factor=1, timeout_ms=200)
+        await until(lambda: [view.leader for view in controller.partitions_of("orders")] == [-1])
+
+        with pytest.raises(ActionTimedOut, match=r"orders-0: no leader: .*its application has failed"):
+            await controller.ensure_topic("orders", partitions=1, timeout_ms=200)
 
 
 async def test_ensuring_twice_creates_once(clock: ManualClock) -> None:

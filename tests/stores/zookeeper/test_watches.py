@@ -558,17 +558,13 @@ async def store_requests(store: ZooKeeperStore, other: ZooKeeperStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "responses", "change", "events"),
+    ("read", "responses", "change", "kinds"),
     [
-        (ZooKeeperStore.controller, 1, take_over, [StoreEvent(Changed.CONTROLLER_GONE)]),
-        (ZooKeeperStore.brokers, 2, write_registration, [StoreEvent(Changed.BROKER, "1")]),
-        (ZooKeeperStore.reassignment_request, 1, store_requests, [StoreEvent(Changed.REASSIGNMENT_REQUEST)]),
-        (
-            ZooKeeperStore.preferred_election_request,
-            1,
-            store_requests,
-            [StoreEvent(Changed.PREFERRED_ELECTION_REQUEST)],
-        ),
+        # The client is connected again before or after the next controller is there.
+        (ZooKeeperStore.controller, 1, take_over, [Changed.CONTROLLER_GONE, Changed.CONTROLLER]),
+        (ZooKeeperStore.brokers, 2, write_registration, [Changed.BROKER]),
+        (ZooKeeperStore.reassignment_request, 1, store_requests, [Changed.REASSIGNMENT_REQUEST]),
+        (ZooKeeperStore.preferred_election_request, 1, store_requests, [Changed.PREFERRED_ELECTION_REQUEST]),
     ],
 )
 async def test_watches_of_a_read_survive_a_disconnection_within_it(
@@ -579,7 +575,7 @@ async def test_watches_of_a_read_survive_a_disconnection_within_it(
     read: Callable[[ZooKeeperStore], Awaitable[object]],
     responses: int,
     change: Callable[[ZooKeeperStore, ZooKeeperStore], Awaitable[None]],
-    events: list[StoreEvent],
+    kinds: list[Changed],
 ) -> None:
     """The first responses of the read arrive over a connection that is lost before the others do."""
     address = proxy_address(proxy, chroot)
@@ -605,5 +601,5 @@ async def test_watches_of_a_read_survive_a_disconnection_within_it(
         await read(store)
         await change(store, other)
 
-        await recorder.wait_for_all(*events)
+        await recorder.wait_for_one_of(*kinds)
         assert store._armed._connections == 1

@@ -62,7 +62,7 @@ async def test_small_records_do_not_hold_the_loop(kind: str, tmp_path: Path) -> 
     context = ssl.create_default_context(cafile=str(authority.cert))
     async with (
         asyncio.timeout(PATIENCE_S),
-        serving("--plain", str(signed.cert), str(signed.key)) as server,
+        serving("--plain", str(signed.cert), str(signed.key), "patient") as server,
         contextlib.AsyncExitStack() as stack,
     ):
         peers = []

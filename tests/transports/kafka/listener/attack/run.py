@@ -9,8 +9,11 @@ import json
 import statistics
 import struct
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
+
+import pytest
 
 from kactl.transports.kafka.listener.apis import APIS
 from tests.support.hostile_minutes import SECONDS
@@ -74,10 +77,11 @@ async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(*arguments: str) -> AsyncIterator[Server]:
-    """Run a separate server until the block ends."""
+    """Run a separate server until the block ends. What it prints is shown if it ends by itself."""
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.transports.kafka.listener.attack.server", *arguments,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
     )  # fmt: skip
     try:
         with watching() as watch:
@@ -85,8 +89,12 @@ async def serving(*arguments: str) -> AsyncIterator[Server]:
             epochs = {int(broker): epoch for broker, epoch in begun["epochs"].items()}
             yield Server(process, watch, begun["port"], epochs)
     finally:
+        if process.returncode is not None:
+            errors.seek(0)
+            pytest.fail(f"the server has ended: {errors.read()[-4_000:].decode()}")
         process.kill()
         await process.wait()
+        errors.close()
 
 
 @contextlib.asynccontextmanager

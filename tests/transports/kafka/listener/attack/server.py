@@ -1,9 +1,9 @@
 """Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
 Run as `python -m tests.transports.kafka.listener.attack.server [OPTION]`. OPTION is `--tls CERT KEY`, or
-`--plain CERT KEY` with logins, or `OPEN_FILES [late]`; "late" sets that limit after the listener has started. It prints
-its port and the brokers' epochs. For each line of its input it prints the meter readings since the previous line. It
-ends with its input.
+`--plain CERT KEY [patient]` with logins, or `OPEN_FILES [late]`. "patient" waits for an hour for logins and frames;
+"late" sets the limit of open files after the listener has started. It prints its port and the brokers' epochs. For each
+line of its input it prints the meter readings since the previous line. It ends with its input.
 """
 
 import asyncio
@@ -37,8 +37,10 @@ from kactl.transports.kafka.listener import (
     ListenerSecurity,
     ListenerSettings,
     authentication,
+    connection,
 )
 from kactl.transports.kafka.listener.authentication import Authentication
+from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.memory import MemoryHub
 from tests.support.processor_time import unit_s
 
@@ -52,6 +54,8 @@ LISTED_PREFIX = "t"
 _TICK_S = 0.002
 # Steps from this processor time on are measured in units.
 _LONG_S = 0.02
+# Instead of the limit of a login, where connections are to outlast a slow machine.
+_PATIENT_S = 3_600.0
 
 
 class Meters:
@@ -67,6 +71,7 @@ class Meters:
         self._collecting_s = 0.0
         self._connections = 0
         self._checks = Checks()
+        self._spare = os.open(os.devnull, os.O_RDONLY)
         gc.callbacks.append(self._collected)
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
@@ -91,6 +96,7 @@ class Meters:
 
     def read(self) -> dict[str, Any]:
         counters, cpu_s = self._listener.counters, time.process_time()
+        os.close(self._spare)  # the readings need a file of their own, while connections may have taken all others
         readings = {
             "hold_s": self._hold_s,
             # Processor time of the loop between two ticks: its blocking time without other processes. Long steps have
@@ -113,6 +119,7 @@ class Meters:
             "refused": dict(counters.rejected),
             "requests": dict(counters.requests),
         }
+        self._spare = os.open(os.devnull, os.O_RDONLY)
         self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, time.process_time()
         self._long_steps = []
         return readings
@@ -190,10 +197,16 @@ async def main() -> None:
             await asyncio.sleep(0.01)
         socket = BoundListener(Endpoint("INTERNAL", "127.0.0.1", 0))
         port = socket.port
+        limits = Limits()
+        if sys.argv[4:] == ["patient"]:
+            connection.LOGIN_TIMEOUT_S = _PATIENT_S  # type: ignore[attr-defined]
+            limits = limits._replace(first_timeout_s=_PATIENT_S, frame_timeout_s=_PATIENT_S)
         make = {"--tls": encrypted, "--plain": with_passwords}.get("".join(sys.argv[1:2]))
-        security = {} if make is None else {"INTERNAL": make(*sys.argv[2:])}
+        security = {} if make is None else {"INTERNAL": make(*sys.argv[2:4])}
         listener = await stack.enter_async_context(
-            KafkaListener(ListenerController(controller), {"INTERNAL": socket}, ListenerSettings(security=security))
+            KafkaListener(
+                ListenerController(controller), {"INTERNAL": socket}, ListenerSettings(security=security, limits=limits)
+            )
         )
         if sys.argv[2:] == ["late"]:
             limit_files()
