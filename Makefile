@@ -38,7 +38,7 @@ export HOSTILE_MINUTES
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock lowest audit sbom wheel sdist sign verify nightly security-score clean
+.PHONY: help run test check check-all truth old-brokers soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock lowest audit sbom wheel sdist sign verify nightly security-score clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ check-all: ## the fast tests on every Python of the machine that is supported
 
 truth: $(READY) ## the cases left out of `make test`: logs of bad days against what happened, and exhaustive cases
 	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
+
+old-brokers: $(READY) ## brokers of Kafka 2.6 to 3.8, and a roll of three versions to 3.9; half an hour (ARGS='-k 2.8.2')
+	@$(BIN)/python -m pytest -n 2 -m interop tests/interop/old_brokers $(ARGS)
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak

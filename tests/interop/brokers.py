@@ -32,6 +32,7 @@ class KafkaBroker:
 
     Attributes:
         java_options: additional Java options of its next start.
+        jars: the class path of its next start, as in `java_command`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class KafkaBroker:
         self.session_timeout_ms = session_timeout_ms
         self.overrides = dict(overrides or {})
         self.java_options: Sequence[str] = ()
+        self.jars: str | None = None
         self.internal_port = free_port()
         self.client_port = free_port()
         self.process: Process | None = None
@@ -101,7 +103,7 @@ class KafkaBroker:
         assert self.process is None or not self.process.alive, "already running"
         self._wait_unregistered()
         self.process = Process(
-            java_command("kafka.Kafka", [self._config()], heap_mb=HEAP_MB, options=self.java_options),
+            java_command("kafka.Kafka", [self._config()], heap_mb=HEAP_MB, options=self.java_options, jars=self.jars),
             output=self.folder / "server.log",
         )
 

@@ -23,6 +23,7 @@ class KactlController:
 
     Attributes:
         arguments: of the command, after those that name its configuration.
+        level: the inter-broker protocol version of the next `configure`.
     """
 
     arguments: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class KactlController:
         self.client_port = free_port()
         self.process: Process | None = None
         self._zookeeper = zookeeper
-        self._ibp = ibp
+        self.level = ibp
         self._others = others
         self._balance_s = balance_s
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ sticky = {"true" if sticky else "false"}
 takeover = {"true" if takeover else "false"}
 {balance}
 [kafka]
-ibp = "{self._ibp}"
+ibp = "{self.level}"
 listener-name = "INTERNAL"
 listeners = {listeners}
 visible-on = {list(visible_on)}

@@ -260,7 +260,7 @@ session-timeout = "6s"
 [controller]
 takeover = {"true" if takeover else "false"}
 [kafka]
-ibp = "{self._ibp}"
+ibp = "{self.level}"
 listener-name = "INTERNAL"
 listeners = ["INTERNAL://127.0.0.1:{self.internal_port}"]
 num-partitions = 3

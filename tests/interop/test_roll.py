@@ -56,7 +56,7 @@ connect = "{self._zookeeper}"
 session-timeout = "6s"
 sticky = true
 [kafka]
-ibp = "{self._ibp}"
+ibp = "{self.level}"
 default-replication-factor = 2
 {kafka}
 [api]

@@ -31,6 +31,9 @@ FOLDER: Final = INTEROP / ".jars"
 # Kafka 4, which has no ZooKeeper mode, in a folder of its own.
 POM_4: Final = INTEROP / "pom-4.xml"
 FOLDER_4: Final = INTEROP / ".jars-4"
+# Earlier versions, each in a folder of its own. The pom is for any of them: their name replaces VERSION.
+POM_OLD: Final = INTEROP / "pom-old.xml"
+FOLDER_OLD: Final = INTEROP / ".jars-old"
 LOG_CONFIG: Final = INTEROP / "log4j.properties"
 REQUIRE: Final = "KACTL_REQUIRE_INTEROP"
 JAVA_MIN: Final = 11
@@ -103,6 +106,21 @@ def class_path_4() -> str:
         JarsUnavailable: as `class_path` does.
     """
     return _joined(_outcome(POM_4, FOLDER_4))
+
+
+@cache
+def class_path_of(version: str) -> str:
+    """Returns all jars of an earlier version of Kafka, as `class_path` returns those of 3.9.
+
+    Raises:
+        JarsUnavailable: as `class_path` does.
+    """
+    folder = FOLDER_OLD / version
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = folder / "pom.xml"
+    with locked(folder / "pom.lock"):
+        pom.write_text(POM_OLD.read_text().replace("VERSION", version))
+    return _joined(_outcome(pom, folder))
 
 
 def java_command(

@@ -13,12 +13,18 @@ from typing import Final
 # in one unit they would end after all others. The acceptance tests have their own brokers.
 FOLDERS: Final = ("tests/interop/acceptance/", "tests/interop/", "tests/forensics/")
 # Files of these folders that share nothing with the others: each is a unit, as everywhere else.
-ALONE: Final = ("tests/interop/test_secure_cluster.py", "tests/interop/test_compat.py")
+ALONE: Final = (
+    "tests/interop/test_secure_cluster.py",
+    "tests/interop/test_compat.py",
+    "tests/interop/old_brokers/test_versions.py",
+    "tests/interop/old_brokers/test_mixed.py",
+)
 # Files with independent tests that take long: each test is a unit.
 SPLIT: Final = ("tests/sim/test_corpus.py",)
 # Files and folders that take longest, with waiting, the slowest first. Their number of tests does not show it.
 SLOWEST: Final = (
     "tests/interop/acceptance/",
+    "tests/interop/old_brokers/",
     "tests/interop/",
     "tests/forensics/",
     "tests/interop/test_secure_cluster.py",
