@@ -45,11 +45,11 @@ def test_drained_broker_is_not_proposed_and_returns_into_every_isr(bench: OldBen
     until(lambda: bench.led(without=[3]) and bench.shrunk(without=3), "the drain", MARGIN_S)
     # Followers fetch twice a second; a leader would propose broker 3 after each of its fetches.
     traffic.wait_acknowledged(1_000, timeout_s=MARGIN_S)
-    drained = bench.shrunk(without=3)
+    # Below level 2.7 leaders write ISRs themselves, so the last fetches may have taken it back for some seconds.
+    until(lambda: bench.shrunk(without=3), "broker 3 out of all ISRs", MARGIN_S)
     bench.active.post("/v1/brokers/3/drain", undo=True, dry_run=False, reason="test")
 
     bench.settle()
-    assert drained
     # At most the proposals of fetches that were on their way.
     assert rejections(bench) - before <= 3
 
