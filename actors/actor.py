@@ -96,6 +96,11 @@ class Inbox(Generic[M]):
         return len(self._entries)
 
     @property
+    def oldest(self) -> M | None:
+        """Returns the message that is taken next; None if there is none."""
+        return self._entries[0].message if self._entries else None
+
+    @property
     def oldest_ms(self) -> float:
         """Returns how long the oldest message has waited; 0 if there is none."""
         return self._now() - self._entries[0].put_ms if self._entries else 0.0

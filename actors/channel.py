@@ -14,6 +14,7 @@ Source: the classic controller's RequestSendThread.
 import asyncio
 import collections
 import dataclasses
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -62,11 +63,22 @@ SLOW_FACTOR: Final = 4
 COALESCE_COUNT: Final = 64
 
 
+# A broker that this many attempts in a row did not reach is down: the first failure may be that of an old connection.
+DOWN_FAILURES: Final = 2
+
+
 class Outgoing(NamedTuple):
-    """A queued request, and the controller events that wait for its response: several once it was coalesced."""
+    """A queued request.
+
+    Attributes:
+        events: the controller events that wait for its response: several once it was coalesced.
+        number: of its turn in the queues of all brokers. Of a coalesced request, the one of the oldest that it
+            replaces, or that comes after it.
+    """
 
     request: Request
     events: tuple[EventTrace, ...] = ()
+    number: int = 0
 
 
 class Channel(Actor[Outgoing]):
@@ -78,6 +90,7 @@ class Channel(Actor[Outgoing]):
         gate: must be open whenever a request is sent.
         others_ms: returns the median time of a request to the other brokers, ms.
         numbers: rise from one request to the next, also over several channels.
+        progressed: called when a request was answered, and when the broker turns out to be down.
         coalesce: whether waiting requests may be coalesced.
         pause_ms: before the first request.
 
@@ -97,6 +110,7 @@ class Channel(Actor[Outgoing]):
         gate: SendGate,
         others_ms: Callable[[], float],
         numbers: Iterator[int],
+        progressed: Callable[[], None],
         coalesce: bool = True,
         pause_ms: float = 0,
     ) -> None:
@@ -111,6 +125,7 @@ class Channel(Actor[Outgoing]):
         self._gate = gate
         self._others_ms = others_ms
         self._numbers = numbers
+        self._progressed = progressed
         self._in_flight: Entry[Outgoing] | None = None  # may have reached the broker
         self._began_ms = 0.0  # when the last request was begun
         self._took_ms = 0.0  # how long the last request was in flight
@@ -138,14 +153,28 @@ class Channel(Actor[Outgoing]):
             return self._took_ms
         return max(self._took_ms, self._clock.monotonic_ms() - self._began_ms)
 
-    def put(self, request: Request, event: EventTrace | None = None) -> bool:
-        """Queue a request, sent by `event`. Returns False if the queue is full; nothing was queued then."""
+    @property
+    def is_down(self) -> bool:
+        """Returns whether the last attempts have not reached the broker."""
+        return self.failures >= DOWN_FAILURES
+
+    def has_answered(self, number: int) -> bool:
+        """Returns whether no request that was queued with this number, or a lower one, waits for its response."""
+        oldest = self.inbox.oldest if self._in_flight is None else self._in_flight.message
+        return oldest is None or oldest.number > number
+
+    def put(self, request: Request, event: EventTrace | None = None, *, number: int = 0) -> bool:
+        """Queue a request, sent by `event`. Returns False if the queue is full; nothing was queued then.
+
+        Args:
+            number: not lower than those before.
+        """
         if len(self) >= QUEUE_LIMIT:
             return False
         if event is None or event.because is None:
-            self.inbox.put(Outgoing(request))
+            self.inbox.put(Outgoing(request, (), number))
         else:
-            self.inbox.put(Outgoing(request, (event,)))
+            self.inbox.put(Outgoing(request, (event,), number))
             event.sent(self.broker.id)
         if len(self) >= self._coalesce_count:
             self.inbox.refill(self._coalesced(self.inbox.drain()))
@@ -198,6 +227,7 @@ class Channel(Actor[Outgoing]):
             self._alive = alive_in(request)
         ORIGIN.set(Origin(answered=events))
         await self._answered(request, response)
+        self._progressed()
 
     def _is_slow(self) -> bool:
         return self._took_ms >= SLOW_MS and self._took_ms >= SLOW_FACTOR * self._others_ms()
@@ -215,9 +245,12 @@ class Channel(Actor[Outgoing]):
         log.info("broker %d is slow: of %d requests that waited %d are left", self.broker.id, len(waiting), len(left))
         # The last one answers for all: which event is part of which request is not followed through the merges.
         events = [() for _ in left[1:]] + [self._merged(waiting)]
+        # Requests may have changed their order: each gets the lowest number of itself and those after it.
+        numbers = [waiting[one.since].message.number for one in reversed(left)]
+        lowest = reversed(list(itertools.accumulate(numbers, min)))
         return [
-            Entry(Outgoing(one.request, of_one), None, waiting[one.since].put_ms)
-            for one, of_one in zip(left, events, strict=True)
+            Entry(Outgoing(one.request, of_one, number), None, waiting[one.since].put_ms)
+            for one, of_one, number in zip(left, events, lowest, strict=True)
         ]
 
     def _merged(self, waiting: list[Entry[Outgoing]]) -> tuple[EventTrace, ...]:
@@ -237,8 +270,10 @@ class Channel(Actor[Outgoing]):
                 self.failures += 1
                 self.last_error = unreachable.reason
                 # One warning: the first failure may be that of a broker that stops, whose registration ends at once.
-                level = logging.WARNING if self.failures == 2 else logging.DEBUG
+                level = logging.WARNING if self.failures == DOWN_FAILURES else logging.DEBUG
                 log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
+                if self.failures == DOWN_FAILURES:
+                    self._progressed()
                 await self._clock.sleep_ms(max(RETRY_BACKOFF_MS, unreachable.retry_after_ms))
             else:
                 if self.failures:

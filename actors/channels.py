@@ -7,18 +7,21 @@ Source: the classic controller's ControllerChannelManager.
 """
 
 import asyncio
+import contextlib
 import functools
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kactl.clock import Clock
+from kactl.machines.topic_progress import Delivery
 from kactl.messages.control import StopReplica
 from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
 from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import EventLog
+from kactl.telemetry.event_trace import EventTrace
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
@@ -83,6 +86,10 @@ class Channels:
         # some partitions is dropped as well: it must not be the first that a registration receives. StopReplica is
         # sent: the complete state does not name deleted replicas.
         self._lagging: set[int] = set()
+        # The events that send brokers the complete state after that. It stands for the requests that were dropped.
+        self._restoring: dict[int, EventTrace] = {}
+        self._queued = 0  # number of the requests that were queued last
+        self._watchers = 0
         self.gate = SendGate()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -114,6 +121,7 @@ class Channels:
             gate=self.gate,
             others_ms=functools.partial(self._others_ms, broker.id),
             numbers=self._numbers,
+            progressed=self._progressed,
             coalesce=self._coalesce,
             pause_ms=pause_ms,
         )
@@ -143,9 +151,11 @@ class Channels:
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; waiting requests are dropped."""
         self._lagging.discard(broker)
+        self._restoring.pop(broker, None)
         entry = self._channels.pop(broker, None)
         if entry is None:
             return
+        self._progressed()
         entry[0].drop()
         if not entry[1].done():
             self._closing.add(entry[1])
@@ -166,13 +176,14 @@ class Channels:
     def send(self, requests: Iterable[Addressed]) -> None:
         """Queue requests in the order in which they are to be sent."""
         event = self._history.current
+        self._queued += 1
         for broker, request in requests:
             entry = self._channels.get(broker)
             if entry is None:
                 log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
             elif broker in self._lagging and not isinstance(request, StopReplica):
                 log.debug("%s for broker %d is dropped: everything is sent anew", type(request).__name__, broker)
-            elif not entry[0].put(request, event):
+            elif not entry[0].put(request, event, number=self._queued):
                 log.warning(
                     "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
                     broker,
@@ -182,12 +193,52 @@ class Channels:
                 self._tell_lagged(broker)
 
     def last_error(self, broker: int) -> str:
-        """See `BrokerChannels`."""
+        """Returns why the last request did not reach a broker; empty if it did, or there is no channel."""
         return self[broker].last_error if broker in self else ""
 
     def resume(self, broker: int) -> None:
         """Queue requests again for a broker after its queue was dropped; the next ones contain the complete state."""
         self._lagging.discard(broker)
+        self._restoring[broker] = self._history.current
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """Returns the number of the requests that were queued last, for `delivery`."""
+        return self._queued
+
+    def delivery(self, queued: int) -> Delivery:
+        """Returns the delivery of the requests that were queued up to a number."""
+        return Delivery(functools.partial(self._behind, queued), self.last_error)
+
+    def _behind(self, queued: int, down: bool) -> list[int]:
+        return [
+            broker
+            for broker, (channel, _) in self._channels.items()
+            if (down or not channel.is_down) and not (channel.has_answered(queued) and self._is_restored(broker))
+        ]
+
+    def _is_restored(self, broker: int) -> bool:
+        """Returns False from the loss of a broker's requests until it has answered those in their place."""
+        event = self._restoring.get(broker)
+        if event is not None and event.is_done(broker):
+            del self._restoring[broker]
+            event = None
+        return event is None and broker not in self._lagging
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """While the block runs, wake the callers of `EventLog.changed` whenever a delivery may have advanced."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+    def _progressed(self) -> None:
+        if self._watchers:
+            self._history.wake()
 
     def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:
         self.remove(broker.id)

@@ -49,7 +49,7 @@ class Commands(TopicCommands):
         Raises:
             ActionTimedOut.
         """
-        await self._until(
+        await self.answers.until(
             lambda: self.is_active and self.loop.controllership.ready,
             "becoming the controller",
             timeout_ms,
@@ -84,21 +84,25 @@ class Commands(TopicCommands):
         partitions: Iterable[AnyPartition] | None = None,
         *,
         dry_run: bool = False,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> list[ElectionResult]:
-        """Elect leaders on request. Returns one result for each partition.
+        """Elect leaders on request, and wait until the brokers know them. Returns one result for each partition.
 
             await controller.elect("preferred", ["orders-0", "orders-1"])
 
         Args:
             kind: ElectionKind, or its value: `preferred` or `unclean`.
             partitions: None for all that need it.
+            timeout_ms: of the wait for the brokers that can be reached. Leaders that they have not acknowledged by then
+                get REQUEST_TIMED_OUT as their results, and stay elected. 0 does not wait.
 
         Raises:
             BadRequest: `kind` or a partition's name cannot be used; nothing was changed.
         """
         named = None if partitions is None else arguments.partitions(partitions)
         asked = ElectionRequested(arguments.election(kind), named, dry_run)
-        return cast(list[ElectionResult], await self.ask(asked))
+        results = cast(list[ElectionResult], await self.ask(asked))
+        return results if dry_run or not timeout_ms else await self.answers.elected(results, timeout_ms)
 
     async def reassign(
         self, targets: Mapping[TopicPartition, Iterable[int]] | Mapping[str, Iterable[int]], *, dry_run: bool = False

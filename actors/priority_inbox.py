@@ -63,6 +63,10 @@ class PriorityInbox(Inbox[M]):
         """Returns the messages of one lane, in order; valid until the inbox changes."""
         return self._lanes[lane]
 
+    def holds(self, kind: type[M]) -> bool:
+        """Returns whether a message of a type waits."""
+        return any(isinstance(queued.message, kind) for lane in self._lanes for queued in lane)
+
     def waiting(self) -> Iterator[tuple[M, float, bool]]:
         """Yields each message in order, how long it has waited, and whether a caller waits for its result."""
         now_ms = self._now()

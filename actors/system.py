@@ -18,7 +18,7 @@ from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
-from kactl.messages.events import BrokerLagged, ControllerChanged, Event, LinksChanged, Started
+from kactl.messages.events import BrokerLagged, ControllerChanged, Event, LeaderAndIsrAnswered, LinksChanged, Started
 from kactl.messages.routes import RouteMessage, Watch
 from kactl.messages.sessions import (
     NotController,
@@ -45,6 +45,7 @@ from kactl.transports.base import Connection, Network, Transport
 from kactl.transports.memory import MemoryHub
 
 from .actor import Ref
+from .answers import Answers
 from .channels import Channels
 from .commands import Commands
 from .controller import ControllerLoop
@@ -198,9 +199,11 @@ class Controller(Commands, Queries):
             new_topic_id=lambda: _new_topic_id(random.SystemRandom() if rng is None else rng),
             sessions=self.sessions,
             links=self.links,
+            answers_wait=lambda: self.loop.inbox.holds(LeaderAndIsrAnswered),
             address=lambda: getattr(self.network, "controller_address", ""),
         )
         self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
+        self.answers = Answers(self.loop, self.channels)
         self._ref: Ref[Event] = self.loop.ref
         self._spectators = Spectators(self.loop, self.cluster, history=self.history, store=self.store, clock=self.clock)
         self._network_transport: Transport | None = None

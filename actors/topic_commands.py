@@ -1,17 +1,13 @@
 """Commands that concern topics, and waiting for their results."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
-
-import anyio
-import numpy as np
 
 from kactl.clock import Clock
 from kactl.config.topic import check_overrides
-from kactl.errors import ActionTimedOut, BadRequest, NotController, NotFound, StoreUnavailable
+from kactl.errors import BadRequest, NotFound, StoreUnavailable
 from kactl.machines.placement import topic_rules
-from kactl.machines.topic_progress import missing_brokers, progress_of
+from kactl.machines.topic_progress import missing_brokers
 from kactl.messages import arguments
 from kactl.messages.admin import (
     ControllerRequest,
@@ -20,12 +16,12 @@ from kactl.messages.admin import (
     TopicDeletionRequested,
     TopicProgress,
 )
-from kactl.messages.topic_requests import ensure_request
-from kactl.model import NO_LEADER, TopicRef
+from kactl.messages.topic_requests import WaitFor, ensure_request, is_ready
+from kactl.model import TopicRef
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store
-from kactl.telemetry.event_log import EventLog
 
+from .answers import Answers
 from .controller import ControllerLoop
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
@@ -35,8 +31,8 @@ class TopicCommands:
     """See `kactl.actors.commands.Commands`, of which this is a part."""
 
     loop: ControllerLoop
+    answers: Answers
     cluster: Cluster
-    history: EventLog
     store: Store
     clock: Clock
 
@@ -67,18 +63,25 @@ class TopicCommands:
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
         dry_run: bool = False,
+        wait: WaitFor = "acknowledged",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> TopicRef:
-        """Create a topic, and wait until each of its partitions has a leader that has acknowledged its order.
+        """Create a topic, and wait until it can be used.
+
+            await controller.create_topic("jobs", partitions=12, replication_factor=3, wait="ready")
 
         Args:
             assignment: replicas by partition from 0 on, in place of `partitions` and `replication_factor`.
+            wait: `acknowledged`: each partition has a leader that has acknowledged its order, and every broker that
+                can be reached knows the topic. `ready`: each leader serves, too; see `wait_ready`.
             timeout_ms: 0 does not wait.
 
         Raises:
             BadRequest, TopicExists: nothing was changed.
-            ActionTimedOut: the topic exists, and some partitions have no such leader yet; the first are named.
+            ActionTimedOut: the topic exists, and is not complete yet; the error names the first partitions and what
+                they wait for.
         """
+        ready = is_ready(wait)
         asked = TopicCreationRequested(
             arguments.text(topic, "topic"),
             None if partitions is None else arguments.whole(partitions, "partitions"),
@@ -87,11 +90,10 @@ class TopicCommands:
             {} if config is None else arguments.settings(config),
             dry_run,
         )
-        if dry_run or not timeout_ms:
-            return cast(TopicRef, await self.ask(asked))
-        with self._awaiting(topic, timeout_ms):
-            ref = cast(TopicRef, await self.ask(asked))
-            await self._led(topic, 1, timeout_ms)
+        ref = cast(TopicRef, await self.ask(asked))
+        if not dry_run and timeout_ms:
+            count = len(asked.assignment) if asked.assignment is not None else asked.partitions or 1
+            await self._complete(topic, count, timeout_ms, ready=ready)
         return ref
 
     async def ensure_topic(
@@ -102,13 +104,14 @@ class TopicCommands:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        wait: WaitFor = "acknowledged",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
-        """Create a topic unless it exists, and wait for its leaders as `create_topic` does.
+        """Create a topic unless it exists, and wait until it can be used, as `create_topic` does.
 
         This also waits until the brokers of `assignment`, or enough others, can be used: they are registered, have
         linked, and are neither drained nor shutting down. A topic that exists is not changed, and its leaders only have
-        to be registered.
+        to be registered, unless `wait` is `ready`.
 
         Args:
             partitions: 1 if neither this nor `assignment` is given.
@@ -122,25 +125,45 @@ class TopicCommands:
             BadRequest: nothing was changed.
             ActionTimedOut: see `create_topic`.
         """
-        asked = ensure_request(topic, partitions, replication_factor, assignment, config)
+        asked = ensure_request(topic, partitions, replication_factor, assignment, config, wait)
         created, action = False, f"electing leaders for topic {topic}"
         until_ms = self.clock.monotonic_ms() + timeout_ms
-        with self._awaiting(topic, timeout_ms):
-            while True:
-                progress = cast(TopicProgress, await self.ask(asked))
-                created |= progress.created
-                if not progress.waiting:
-                    return created
-                rest_ms = max(0, round(until_ms - self.clock.monotonic_ms()))
-                if created or self.cluster.table.topic(topic) is not None:
-                    await self._led(topic, asked.count, rest_ms)
-                    return created
-                await self._until(
-                    lambda: not missing_brokers(self.cluster, asked),
-                    action,
-                    rest_ms,
-                    reason=lambda: missing_brokers(self.cluster, asked),
-                )
+        while True:
+            progress = cast(TopicProgress, await self.ask(asked))
+            created |= progress.created
+            if not progress.waiting:
+                return created
+            rest_ms = max(0, round(until_ms - self.clock.monotonic_ms()))
+            if created or self.cluster.table.topic(topic) is not None:
+                await self._complete(topic, asked.count, rest_ms, ready=asked.ready)
+                return created
+            await self.answers.until(
+                lambda: not missing_brokers(self.cluster, asked),
+                action,
+                rest_ms,
+                reason=lambda: missing_brokers(self.cluster, asked),
+            )
+
+    async def wait_ready(self, topic: str, *, partitions: int = 1, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Wait until every partition of a topic has a leader that serves, and every broker knows that.
+
+        A leader with a handler serves once its `lead` is called: after its `prepare`, under a lease, and after the
+        release of the leader before. One with a listener serves once `became_leader` has returned, and a broker of
+        Kafka once it has acknowledged its order. The topic does not have to exist yet.
+
+        Args:
+            partitions: the number that the topic has at least, where it has just been created or is growing.
+
+        Raises:
+            ActionTimedOut: with the first partitions that have no such leader, and what they wait for.
+        """
+        name, count = arguments.text(topic, "topic"), arguments.whole(partitions, "partitions")
+        await self._complete(name, count, timeout_ms, ready=True)
+
+    async def _complete(self, topic: str, count: int, timeout_ms: int, *, ready: bool = False) -> None:
+        """Raises ActionTimedOut or NotController unless a topic is complete in time; see `Answers`."""
+        for error in (await self.answers.complete({topic: count}, timeout_ms, ready=ready)).values():
+            raise error
 
     async def topic_config(self, topic: str) -> dict[str, str]:
         """Returns the overrides of a topic.
@@ -183,7 +206,7 @@ class TopicCommands:
     async def delete_topic(
         self, topic: str, *, dry_run: bool = False, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> TopicRef:
-        """Delete a topic, and wait until nothing of it is left.
+        """Delete a topic, and wait until nothing of it is left, and no broker that can be reached knows it.
 
         Args:
             timeout_ms: 0 marks it for deletion and does not wait.
@@ -204,13 +227,10 @@ class TopicCommands:
             BadRequest: `ref` is neither.
             ActionTimedOut: it is deleted as soon as every broker with a replica is online.
         """
-        topic = arguments.topic(ref, "ref")
-
-        def gone() -> bool:
-            known = self.cluster.table.topic(topic.name)
-            return known is None or (ref is topic and known.ref.id != topic.id)
-
-        await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
+        topic, until_ms = arguments.topic(ref, "ref"), self.clock.monotonic_ms() + timeout_ms
+        await self.answers.gone(topic, timeout_ms, by_id=ref is topic)
+        rest_ms = max(0, until_ms - self.clock.monotonic_ms())
+        await self.answers.delivered(f"deleting topic {topic.name}", rest_ms)
 
     async def grow_topic(
         self,
@@ -219,20 +239,22 @@ class TopicCommands:
         *,
         assignment: Sequence[Iterable[int]] | None = None,
         dry_run: bool = False,
+        wait: WaitFor = "acknowledged",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
-        """Add partitions to a topic, and wait until all of them have a leader.
+        """Add partitions to a topic, and wait until all of them can be used.
 
         Args:
             count: number of partitions afterwards.
             assignment: replicas of each new partition, in order; None to have them placed.
+            wait: see `create_topic`.
             timeout_ms: 0 does not wait.
 
         Raises:
             NotFound, BadRequest, BeingDeleted, ReassignmentRunning: nothing was changed.
-            ActionTimedOut: the partitions exist, and some have no leader yet.
+            ActionTimedOut: the partitions exist, and are not complete yet; see `create_topic`.
         """
-        count = arguments.whole(count, "count")
+        ready, count = is_ready(wait), arguments.whole(count, "count")
         placed = (
             None
             if assignment is None
@@ -240,74 +262,4 @@ class TopicCommands:
         )
         await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
-            await self._until(
-                lambda: self._is_led(topic, count),
-                f"electing leaders for topic {topic}",
-                timeout_ms,
-                reason=lambda: self._reasons(topic, count),
-            )
-
-    # -- waiting -------------------------------------------------------------------------------------------------------
-
-    def _is_led(self, topic: str, count: int = 1) -> bool:
-        """Returns whether a topic has at least `count` partitions and each of them has a leader."""
-        known = self.cluster.table.topic(topic)
-        if known is None:
-            return False
-        row_numbers = self.cluster.table.rows_of(known)
-        return len(row_numbers) >= count and bool(
-            (self.cluster.table.rows(np.asarray(row_numbers)).leader != NO_LEADER).all()
-        )
-
-    @contextlib.contextmanager
-    def _awaiting(self, topic: str, timeout_ms: float) -> Iterator[None]:
-        """Note which leaders of a topic acknowledge their orders."""
-        self.cluster.awaited[topic] = self.clock.monotonic_ms() + timeout_ms
-        try:
-            yield
-        finally:
-            self.cluster.awaited.pop(topic, None)
-
-    async def _led(self, topic: str, count: int, timeout_ms: int) -> None:
-        """Wait until each partition of a topic has a leader that has acknowledged its order."""
-
-        await self._until(
-            lambda: not self._progress(topic, count).waiting,
-            f"electing leaders for topic {topic}",
-            timeout_ms,
-            reason=lambda: self._reasons(topic, count),
-        )
-
-    def _progress(self, topic: str, count: int) -> TopicProgress:
-        last_error = self.loop.context.channels.last_error
-        return progress_of(self.cluster, topic, count=count, created=False, last_error=last_error)
-
-    def _reasons(self, topic: str, count: int) -> str:
-        return "; ".join(self._progress(topic, count).reasons)
-
-    async def _until(
-        self,
-        reached: Callable[[], bool],
-        action: str,
-        timeout_ms: int,
-        *,
-        by_anyone: bool = False,
-        reason: Callable[[], str] = lambda: "",
-    ) -> None:
-        """Wait until `reached` returns True; call it after every event.
-
-        Args:
-            by_anyone: whether it may become True while another instance is the controller.
-            reason: returns what is missing, for the error.
-        """
-        try:
-            with anyio.fail_after(timeout_ms / 1000):
-                while True:
-                    if not (by_anyone or self.is_active):
-                        # The state in memory was dropped with the controllership.
-                        raise NotController(self.loop.active_id, self.loop.active_address)
-                    if reached():
-                        return
-                    await self.history.changed()
-        except TimeoutError:
-            raise ActionTimedOut(action, timeout_ms, reason()) from None
+            await self._complete(topic, count, timeout_ms, ready=ready)

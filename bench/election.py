@@ -38,6 +38,7 @@ from kactl.clock import SystemClock
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
 from kactl.machines import partition, replica
+from kactl.machines.topic_progress import Delivery
 from kactl.messages.control import KafkaRequest
 from kactl.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
@@ -77,8 +78,10 @@ class EncodingChannels:
 
     def add(self, broker: Broker) -> None: ...
 
-    def last_error(self, broker: int) -> str:
-        return ""
+    queued = 0
+
+    def delivery(self, queued: int) -> Delivery:
+        return Delivery(lambda down: (), lambda broker: "")
 
     def resume(self, broker: int) -> None: ...
 

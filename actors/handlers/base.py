@@ -15,6 +15,7 @@ from kactl.clock import Clock
 from kactl.config.controller_settings import ControllerSettings
 from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
+from kactl.machines.topic_progress import Delivery
 from kactl.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
 from kactl.model import Broker, Fence, PartitionState, ReplicaState
@@ -43,8 +44,12 @@ class BrokerChannels(Outbox, Protocol):
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; waiting requests are dropped."""
 
-    def last_error(self, broker: int) -> str:
-        """Returns why the last request did not reach a broker; empty if it did, or there is no channel."""
+    @property
+    def queued(self) -> int:
+        """Returns the number of the requests that were queued last, for `delivery`."""
+
+    def delivery(self, queued: int) -> Delivery:
+        """Returns the delivery of the requests that were queued up to a number."""
 
     def close(self) -> None:
         """Close all channels at once, before anything else can be sent."""
@@ -122,6 +127,7 @@ class ControllerContext:
         enqueue: appends an event to the controller's queue, unless an equal event is queued.
         settings: `controller_ids` includes this instance.
         new_topic_id: returns a new id of 16 bytes.
+        answers_wait: returns whether a response to LeaderAndIsr waits to be handled.
         address: returns where this instance listens for participants; empty if it does not.
         preemption: handles small events during a large one.
         requests: those that were written into the store, and take effect when it reports them.
@@ -141,6 +147,7 @@ class ControllerContext:
     new_topic_id: Callable[[], bytes]
     sessions: SessionTerms = NO_SESSIONS
     links: LinkTable = NO_LINKS
+    answers_wait: Callable[[], bool] = lambda: False
     address: Callable[[], str] = lambda: ""
     preemption: Preemption = NEVER
     requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)

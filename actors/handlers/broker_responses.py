@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
+from kactl.messages.admin import EventsHandled
 from kactl.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers, common, some
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found, Notification
@@ -46,6 +46,7 @@ class BrokerAnswers(Handlers):
             LogDirNotified: self.on_log_dir_notified,
             LeaderAndIsrAnswered: self.on_leader_and_isr_answered,
             UpdateMetadataAnswered: self.on_update_metadata_answered,
+            EventsHandled: self.on_events_handled,
         }
 
     async def on_isr_notified(self, event: IsrNotified) -> None:
@@ -121,7 +122,8 @@ class BrokerAnswers(Handlers):
                 # It knows a later controller; the caller verifies that.
                 raise ControllerMoved(ours=self.epoch)
             return
-        if _record_acknowledgements(self.cluster, event, self.clock.monotonic_ms()):
+        if self.cluster.leads_later.get(broker) is not response.leads_later:
+            self.cluster.leads_later[broker] = response.leads_later
             self.history.wake()
         if not len(response.partitions):
             return
@@ -155,30 +157,10 @@ class BrokerAnswers(Handlers):
         if event.response.error != ErrorCode.NONE:
             self._refused(event.broker, "UpdateMetadata", event.response.error)
 
+    async def on_events_handled(self, event: EventsHandled) -> None: ...
+
     def _refused(self, broker: int, kind: str, error: int) -> None:
         """Log a request that a broker rejected; at INFO if the broker has only registered again."""
         name = ErrorCode(error).name if error in set(ErrorCode) else "unknown error"
         level = logging.INFO if error == ErrorCode.STALE_BROKER_EPOCH else logging.WARNING
         log.log(level, "broker %d rejected the %s: %s (%d)", broker, kind, name, error)
-
-
-def _record_acknowledgements(cluster: Cluster, event: LeaderAndIsrAnswered, now_ms: float) -> bool:
-    """Store which leaders know of their role, of topics that a caller waits for. Returns whether there are any.
-
-    A response does not name epochs, so they are taken from the request.
-    """
-    if not cluster.awaited or event.request is None:
-        return False
-    cluster.awaited = {topic: until_ms for topic, until_ms in cluster.awaited.items() if until_ms > now_ms}
-    states, errors, table = event.request.states, event.response.partitions, cluster.table
-    positions = [position for position, ref in enumerate(states.topics) if ref.name in cluster.awaited]
-    leads = np.isin(states.topic, positions) & (states.leader == event.broker)
-    names = [ref.name for ref in states.topics]
-    index = table.rows_named_in(names, states.topic[leads], states.partition[leads])
-    failed = errors.error != ErrorCode.NONE
-    refused = table.rows_named_in(errors.topics, errors.topic[failed], errors.partition[failed])
-    accepted = (index != NO_ROW) & ~np.isin(index, refused)
-    rows = table.rows(index[accepted])
-    leader_epoch = states.leader_epoch[leads][accepted]
-    cluster.acknowledged.put(rows.index, rows.topic, rows.partition, leader_epoch, np.ones(len(rows), np.bool_))
-    return bool(len(rows))

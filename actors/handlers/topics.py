@@ -15,12 +15,13 @@ from kactl.actors.machines.unclean import Unclean
 from kactl.errors import TopicBeingDeleted, TopicExists
 from kactl.machines.election import Election
 from kactl.machines.placement import check_creation, usable_brokers
-from kactl.machines.topic_progress import missing_brokers, progress_of
+from kactl.machines.topic_progress import Delivery, leader_epochs, missing_brokers, progress_of
 from kactl.messages.admin import TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
+from kactl.state.cluster import AwaitedTopic
 from kactl.state.rows import RowNumbers, common, some
 from kactl.stores.base import Assignments, Names
 
@@ -212,7 +213,7 @@ class TopicEvents(Handlers):
         return topic
 
     async def on_topic_ensure_requested(self, event: TopicEnsureRequested) -> TopicProgress:
-        name, now_ms, created = event.topic, self.clock.monotonic_ms(), False
+        name, created, awaited = event.topic, False, self._awaited()
         known = self.cluster.table.topic(name)
         if name in self.cluster.topics_to_delete:
             raise TopicBeingDeleted(name)
@@ -220,8 +221,9 @@ class TopicEvents(Handlers):
             remedy = f", or add some: kactl topic add-partitions {name} --partitions {event.count}"
             asked = f"It has {count} partitions, and {event.count} were requested: ensure it with partitions={count}"
             raise TopicExists(name, asked + (remedy if event.count > count else ""))
-        if known is None or name in self.cluster.awaited:
-            self.cluster.awaited[name] = now_ms + AWAITED_MS
+        if known is None or name in awaited:
+            until_ms = self.clock.monotonic_ms() + AWAITED_MS
+            awaited[name] = awaited.get(name, AwaitedTopic(until_ms))._replace(until_ms=until_ms)
         if known is None and (missing := missing_brokers(self.cluster, event)):
             return TopicProgress(False, event.count, (missing,))
         if known is None:
@@ -236,12 +238,32 @@ class TopicEvents(Handlers):
                 raise
             except TopicExists:
                 log.info("topic %s is stored already, and has not been read yet", name)
+        delivery = self._delivery(name, event.count) if name in awaited else None
         progress = progress_of(
-            self.cluster, name, count=event.count, created=created, last_error=self.channels.last_error
+            self.cluster, name, count=event.count, created=created, delivery=delivery, ready=event.ready
         )
-        if not progress.waiting:
-            self.cluster.awaited.pop(name, None)
+        if progress.waiting:
+            return progress
+        if delivery is not None and self.context.answers_wait():
+            # A leader may have refused.
+            return TopicProgress(created, 1, ("the controller has yet to handle answers of leaders",))
+        awaited.pop(name, None)
         return progress
+
+    def _awaited(self) -> dict[str, AwaitedTopic]:
+        """Returns the topics that remote callers wait for, without those whose callers are gone."""
+        now_ms, awaited = self.clock.monotonic_ms(), self.cluster.awaited
+        for name in [name for name, topic in awaited.items() if topic.until_ms <= now_ms]:
+            del awaited[name]
+        return awaited
+
+    def _delivery(self, name: str, count: int) -> Delivery:
+        """Returns the delivery of the orders to the leaders of an awaited topic."""
+        awaited, epochs = self.cluster.awaited[name], leader_epochs(self.cluster, name, count)
+        if epochs not in (None, awaited.epochs):
+            # No event is in progress but this one, so the requests of the election are queued.
+            awaited = self.cluster.awaited[name] = awaited._replace(epochs=epochs, queued=self.channels.queued)
+        return self.channels.delivery(awaited.queued)
 
 
 def _stored_default(config: Mapping[str, str]) -> bool | None:

@@ -14,6 +14,7 @@ from kactl.admin.schema import (
     TopicDeleted,
     TopicDetail,
 )
+from kactl.messages.topic_requests import WaitFor
 
 from . import output
 from .api_client import confirm, quoted
@@ -23,6 +24,14 @@ from .exits import Exit, Failure
 from .get import list_topics, show_partitions
 from .output import NONE
 from .partition_files import ids
+
+wait_option = click.option(
+    "--wait",
+    type=click.Choice(["acknowledged", "ready"]),
+    default="acknowledged",
+    help="Wait for leaders that have acknowledged their orders and for brokers that know them, or for leaders whose "
+    "handlers lead.  [acknowledged]",
+)
 
 
 def _complete_override(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -64,6 +73,7 @@ def topic() -> None:
     help="Configuration override; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
+@wait_option
 @reason_option
 @options
 def create(
@@ -75,9 +85,10 @@ def create(
     assigned: tuple[str, ...],
     configs: tuple[str, ...],
     dry_run: bool,
+    wait: WaitFor,
     reason: str,
 ) -> None:
-    """Create a topic, and wait until all of its partitions have a leader."""
+    """Create a topic, and wait until its leaders and all brokers know it."""
     form = settings.form()
     if assigned and (partitions is not None or replication_factor is not None):
         raise click.UsageError("specify either --assignment, or --partitions and --replication-factor, not both")
@@ -88,6 +99,7 @@ def create(
         assignment=_assignment(assigned),
         config=dict(map(_override, configs)),
         dry_run=dry_run,
+        wait=wait,
         timeout_ms=_wait_ms(settings.timeout_s),
         reason=reason,
     )
@@ -138,19 +150,31 @@ def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: s
     help="Replicas of a new partition; repeat for each new partition, in order.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
+@wait_option
 @reason_option
 @options
 def add_partitions(
-    settings: Settings, *, name: str, partitions: int, assigned: tuple[str, ...], dry_run: bool, reason: str
+    settings: Settings,
+    *,
+    name: str,
+    partitions: int,
+    assigned: tuple[str, ...],
+    dry_run: bool,
+    wait: WaitFor,
+    reason: str,
 ) -> None:
-    """Add partitions to a topic, and wait until they have a leader.
+    """Add partitions to a topic, and wait until their leaders and all brokers know them.
 
     This changes the partition of new records with keys: producers derive it from the number of partitions.
     """
     assignment = [ids(text, "--replicas") for text in assigned] or None
-    wait_ms = _wait_ms(settings.timeout_s)
     request = TopicChange(
-        partitions=partitions, assignment=assignment, dry_run=dry_run, timeout_ms=wait_ms, reason=reason
+        partitions=partitions,
+        assignment=assignment,
+        dry_run=dry_run,
+        wait=wait,
+        timeout_ms=_wait_ms(settings.timeout_s),
+        reason=reason,
     )
     _change(settings, name, request, f"Topic {name} now has {output.count(partitions, 'partition')}.")
 

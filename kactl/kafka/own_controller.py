@@ -1,15 +1,12 @@
 """Adapter from a controller of this process to the Kafka listener."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-import anyio
-import numpy as np
-
 from kactl.actors.system import Controller
-from kactl.errors import ActionTimedOut, NotController
-from kactl.messages.admin import ControllerRequest
-from kactl.model import NO_LEADER, ZERO_ID, Broker, TopicRef
+from kactl.errors import KactlError
+from kactl.messages.admin import ControllerRequest, ElectionResult
+from kactl.model import ZERO_ID, Broker, TopicRef
 from kactl.state.rows import Rows
 
 
@@ -50,36 +47,14 @@ class ListenerController:
         known = table.topic(topic)
         return 0 if known is None else len(table.rows_of(known))
 
-    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
-        table = self._controller.cluster.table
-
-        def led() -> bool:
-            known = table.topic(topic)
-            rows = np.zeros(0, np.intp) if known is None else np.asarray(table.rows_of(known))
-            return len(rows) >= partitions and bool((table.rows(rows).leader != NO_LEADER).all())
-
-        await self._until(led, f"electing leaders for topic {topic}", timeout_ms)
+    async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
+        return await self._controller.answers.complete(counts, timeout_ms)
 
     async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
-        table = self._controller.cluster.table
+        await self._controller.answers.gone(topic, timeout_ms, by_id=topic.id != ZERO_ID)
 
-        def gone() -> bool:
-            known = table.topic(topic.name)
-            return known is None or ZERO_ID != topic.id != known.ref.id
+    async def wait_delivered(self, *, timeout_ms: float) -> None:
+        await self._controller.answers.delivered("informing the brokers", timeout_ms)
 
-        await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
-
-    async def _until(self, reached: Callable[[], bool], action: str, timeout_ms: float) -> None:
-        """Wait for a condition, which is checked after each event."""
-        epoch = self._controller.cluster.fence.epoch
-        try:
-            with anyio.fail_after(timeout_ms / 1000):
-                while True:
-                    if not self.is_active or self._controller.cluster.fence.epoch != epoch:
-                        # After a resignation the table is no longer maintained.
-                        raise NotController(self.active_id)
-                    if reached():
-                        return
-                    await self._controller.history.changed()
-        except TimeoutError:
-            raise ActionTimedOut(action, timeout_ms) from None
+    async def wait_elected(self, results: list[ElectionResult], *, timeout_ms: float) -> list[ElectionResult]:
+        return await self._controller.answers.elected(results, timeout_ms)

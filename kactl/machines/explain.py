@@ -224,7 +224,7 @@ def reset_of(name: TopicPartition, broker: int, report: ReplicaReport) -> str:
     return ""
 
 
-def _waits_for(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
+def waits_for(cluster: Cluster, view: PartitionView, moment: Moment = _NO_MOMENT) -> str:
     """Returns what a new leader waits for before it acts; empty if it does not wait."""
     if not cluster.holds.is_used or view.leader not in cluster.holds.participants:
         return ""
@@ -256,7 +256,7 @@ def _verdict(
         return "no replica is assigned to it", (f"assign replicas: kactl reassign plan --topic {view.topic}",)
     leading = next((candidate for candidate in candidates if candidate.broker == view.leader), None)
     if leading is not None and leading.broker_state != "dead" and not leading.directory_failed:
-        return _led(view, candidates, _waits_for(cluster, view, moment))
+        return _led(view, candidates, waits_for(cluster, view, moment))
     if leading is not None:
         return f"broker {view.leader} leads, but {leading.verdict.partition('although ')[2]}: an election is due", ()
     if view.leader != NO_LEADER:

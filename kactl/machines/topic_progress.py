@@ -1,20 +1,33 @@
-"""Progress of a topic towards leaders that have acknowledged their orders."""
+"""Progress of topics towards leaders that serve, and towards brokers that know of them."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kactl.messages.admin import TopicEnsureRequested, TopicProgress
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Rows
 
-from .explain import explain_partition, handler_text
+from .explain import explain_partition, handler_text, waits_for
 from .placement import usable_brokers
 from .shortage import too_few, unusable
 
 # As many as an error message can name.
 NAMED_MAX: Final = 5
+
+
+class Delivery(NamedTuple):
+    """Requests on their way to all brokers, up to one moment.
+
+    Attributes:
+        behind: (down) -> the brokers that have not answered all of them, also those that are down if `down`.
+        last_error: returns why a broker cannot be reached; empty if it can.
+    """
+
+    behind: Callable[[bool], Collection[int]]
+    last_error: Callable[[int], str]
 
 
 def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
@@ -32,37 +45,71 @@ def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
     return too_few(cluster, usable, wanted)
 
 
-def progress_of(
-    cluster: Cluster, topic: str, *, count: int, created: bool, last_error: Callable[[int], str]
-) -> TopicProgress:
-    """Returns which partitions of a topic wait for a leader, or for its acknowledgement.
+def leader_epochs(cluster: Cluster, topic: str, count: int) -> bytes | None:
+    """Returns a value that changes with each leader of a topic; None while a partition has none, or there are fewer."""
+    rows = _rows_of(cluster, topic)
+    if rows is None or len(rows) < count or not (rows.leader != NO_LEADER).all():
+        return None
+    return rows.index.tobytes() + rows.leader_epoch.tobytes()
 
-    Acknowledgements are known for topics of `Cluster.awaited`. The leaders of other topics only have to be registered.
+
+def progress_of(
+    cluster: Cluster,
+    topic: str,
+    *,
+    count: int,
+    created: bool = False,
+    delivery: Delivery | None = None,
+    ready: bool = False,
+) -> TopicProgress:
+    """Returns which partitions of a topic wait for a leader, or for its acknowledgement, and which brokers are behind.
 
     Args:
         count: the number of partitions that the topic is to have at least.
         created: as the result states it.
-        last_error: returns why a broker cannot be reached; empty if it can.
+        delivery: of the orders to the leaders. None: leaders only have to be registered.
+        ready: leaders also have to serve; see `_serving`.
     """
-    known = cluster.table.topic(topic)
-    index = cluster.table.rows_of(known) if known is not None else np.zeros(0, np.intp)
-    if len(index) < count:
-        return TopicProgress(created, count - len(index), ("its partitions have not been read from the store",))
-    rows = cluster.table.rows(index)
-    has_leader = rows.leader != NO_LEADER
-    if topic in cluster.awaited:
-        acknowledged = cluster.acknowledged.holds(rows.index, rows.topic, rows.partition, rows.leader_epoch)
-    else:
-        acknowledged = cluster.live_brokers.registered[rows.leader]
-    waiting = np.flatnonzero(~(has_leader & acknowledged))
-    named = [
-        _reason(cluster, TopicPartition(topic, int(rows.partition[row])), int(rows.leader[row]), last_error)
+    rows = _rows_of(cluster, topic)
+    if rows is None:
+        return TopicProgress(created, count, (f"topic {topic} is not known to the controller",))
+    if len(rows) < count:
+        return TopicProgress(created, count - len(rows), ("its partitions have not been read from the store",))
+    silent = frozenset(delivery.behind(True)) if delivery else frozenset[int]()
+    led = cluster.live_brokers.registered[rows.leader] & ~np.isin(rows.leader, list(silent))
+    if ready:
+        led &= _serving(cluster, rows)
+    waiting = np.flatnonzero(~led)
+    last_error = delivery.last_error if delivery else lambda broker: ""
+    reasons = [
+        _reason(cluster, TopicPartition(topic, int(rows.partition[row])), int(rows.leader[row]), silent, last_error)
         for row in waiting[:NAMED_MAX].tolist()
     ]
-    return TopicProgress(created, len(waiting), tuple(named))
+    uninformed = sorted({*delivery.behind(False)} - {*rows.leader.tolist()}) if delivery else []
+    reasons += [f"broker {broker} {_silent('the metadata', last_error(broker))}" for broker in uninformed[:NAMED_MAX]]
+    return TopicProgress(created, len(waiting) + len(uninformed), tuple(reasons))
 
 
-def _reason(cluster: Cluster, name: TopicPartition, leader: int, last_error: Callable[[int], str]) -> str:
+def _rows_of(cluster: Cluster, topic: str) -> Rows | None:
+    known = cluster.table.topic(topic)
+    return None if known is None else cluster.table.rows(np.asarray(cluster.table.rows_of(known)))
+
+
+def _serving(cluster: Cluster, rows: Rows) -> Bools:
+    """Returns bool[n]: whether the leaders act: those of handlers report it, and the others act once they may lead."""
+    table, holds = cluster.table, cluster.holds
+    later = np.array([cluster.leads_later.get(leader, True) for leader in rows.leader.tolist()], np.bool_)
+    since = table.led_since()[rows.index]
+    acts = ~later | cluster.readiness.holds(rows.index, rows.topic, rows.partition, rows.leader_epoch, since)
+    held = holds.held(table.hold_columns(), rows.index, rows.leader) if holds.is_used else None
+    serving: Bools = acts if held is None else acts & ~held
+    failed = [int(rows.index[at]) in table.dirs_offline(leader) for at, leader in enumerate(rows.leader.tolist())]
+    return serving & ~np.array(failed, np.bool_)
+
+
+def _reason(
+    cluster: Cluster, name: TopicPartition, leader: int, silent: Collection[int], last_error: Callable[[int], str]
+) -> str:
     if leader == NO_LEADER:
         explanation = explain_partition(cluster, name)
         if explanation is None:
@@ -70,9 +117,17 @@ def _reason(cluster: Cluster, name: TopicPartition, leader: int, last_error: Cal
         return "; ".join((f"{name}: {explanation.verdict}", *explanation.remedies[:1]))
     if leader not in cluster.brokers:
         return f"{name}: its leader {leader} is not registered any more"
+    row = cluster.table.row(name)
     report = cluster.replica_report(name, leader)
     state = "" if report is None else f": {handler_text(report)}"
-    if cluster.table.row(name) in cluster.table.dirs_offline(leader):
+    if row in cluster.table.dirs_offline(leader):
         return f"{name}: its leader {leader} has reported an error{state}"
-    error = last_error(leader)
-    return f"{name}: its leader {leader} has not acknowledged the order{f' ({error})' if error else ''}{state}"
+    if leader in silent:
+        return f"{name}: its leader {leader} {_silent('the order', last_error(leader))}{state}"
+    if waited := waits_for(cluster, cluster.table.view(row)):
+        return f"{name}: its leader {leader} waits for {waited}"
+    return f"{name}: its leader {leader} has not begun to lead{state or ': its handler still prepares'}"
+
+
+def _silent(what: str, error: str) -> str:
+    return f"has not acknowledged {what}{f' ({error})' if error else ''}"

@@ -55,6 +55,12 @@ class UncleanElectionsEnabled(ControllerRequest, frozen=True):
     enabled: bool = True
 
 
+class EventsHandled(ControllerRequest, frozen=True):
+    """Wait until the controller has handled the events that were queued before. Answer: None."""
+
+    priority = Priority.LOW
+
+
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
@@ -159,11 +165,11 @@ class TopicCreationRequested(ControllerRequest, frozen=True):
 
 
 class TopicProgress(msgspec.Struct, frozen=True):
-    """Progress of a topic towards leaders that have acknowledged their orders.
+    """Progress of a topic towards leaders that have acknowledged their orders, and brokers that know of them.
 
     Attributes:
         created: the request has created the topic.
-        waiting: number of partitions without such a leader.
+        waiting: number of partitions without such a leader, and of brokers that do not know of it.
         reasons: what the first of them wait for.
     """
 
@@ -177,6 +183,9 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
 
     To be repeated until no partition waits. The attributes are those of TopicCreationRequested. Raises TopicExists if
     the topic has another number of partitions.
+
+    Attributes:
+        ready: leaders with handlers have to lead, too.
     """
 
     state = ControllerState.TOPIC_CHANGE
@@ -185,6 +194,7 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
     replication_factor: int | None = None
     assignment: Mapping[int, Assignment] | None = None
     config: Mapping[str, str] = {}
+    ready: bool = False
 
     @property
     def count(self) -> int:

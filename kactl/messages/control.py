@@ -234,8 +234,15 @@ class PartitionErrors:
 
 
 class LeaderAndIsrResponse(msgspec.Struct, frozen=True):
+    """Response to LeaderAndIsr.
+
+    Attributes:
+        leads_later: leaders do not act when they have acknowledged it; they report when they do (LeadersReported).
+    """
+
     error: int
     partitions: PartitionErrors
+    leads_later: bool = False
 
 
 class UpdateMetadataResponse(msgspec.Struct, frozen=True):

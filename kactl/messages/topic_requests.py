@@ -1,9 +1,26 @@
 """Requests that ensure topics, from the arguments of the method of controllers and participants."""
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from kactl.errors import BadRequest
 
 from . import arguments
 from .admin import TopicEnsureRequested
+
+# What a caller waits for: leaders and brokers that have acknowledged their requests, or leaders that serve, too.
+WaitFor = Literal["acknowledged", "ready"]
+
+
+def is_ready(wait: str) -> bool:
+    """Returns whether a caller waits for leaders that serve.
+
+    Raises:
+        BadRequest: `wait` is no WaitFor.
+    """
+    if wait not in ("acknowledged", "ready"):
+        raise BadRequest("wait", f"{wait!r} is unknown: give 'acknowledged' or 'ready'")
+    return wait == "ready"
 
 
 def ensure_request(
@@ -12,6 +29,7 @@ def ensure_request(
     replication_factor: int | None,
     assignment: Mapping[int, Iterable[int]] | None,
     config: Mapping[str, str] | None,
+    wait: WaitFor,
 ) -> TopicEnsureRequested:
     """Returns the request of `ensure_topic`, with the defaults that do not depend on the cluster."""
     if assignment is None and partitions is None:
@@ -22,4 +40,5 @@ def ensure_request(
         None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
         None if assignment is None else arguments.assignments(assignment),
         {} if config is None else arguments.settings(config),
+        is_ready(wait),
     )

@@ -168,9 +168,9 @@ def reject_failed(states: PartitionStates, hosted: HostedReplicas, plan: LeaderA
     plan.lead[failed] = plan.follow[failed] = False
 
 
-def leader_and_isr_response(states: PartitionStates, error: Shorts) -> LeaderAndIsrResponse:
+def leader_and_isr_response(states: PartitionStates, error: Shorts, *, leads_later: bool) -> LeaderAndIsrResponse:
     """Returns the response to a LeaderAndIsr that was accepted."""
-    return LeaderAndIsrResponse(error=0, partitions=_of(states, error))
+    return LeaderAndIsrResponse(error=0, partitions=_of(states, error), leads_later=leads_later)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

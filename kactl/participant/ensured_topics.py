@@ -6,7 +6,7 @@ from typing import Any, Final
 from kactl.clock import Clock
 from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
-from kactl.messages.topic_requests import ensure_request
+from kactl.messages.topic_requests import WaitFor, ensure_request
 
 from .incarnation import Incarnation
 from .time_limit import limited
@@ -32,6 +32,7 @@ class TopicRequests:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        wait: WaitFor = "acknowledged",
         timeout_ms: int = 30_000,
     ) -> bool:
         """Ask the active controller to create a topic unless it exists, and wait for its leaders.
@@ -39,7 +40,7 @@ class TopicRequests:
         Arguments, result and errors are those of `Controller.ensure_topic`. Until the time limit, this waits for a
         controller that can be reached.
         """
-        request = ensure_request(topic, partitions, replication_factor, assignment, config)
+        request = ensure_request(topic, partitions, replication_factor, assignment, config, wait)
         return await ensured(self._ask_controller, request, self._clock, timeout_ms)
 
     async def _ask_controller(self, request: ControllerRequest) -> Any:

@@ -435,7 +435,7 @@ class Incarnation:
         if plan.lead.any():
             self.followers.request(np.unique(states.replicas[:, plan.lead]).tolist())
             self.isr.schedule()
-        return checks.leader_and_isr_response(states, plan.error)
+        return checks.leader_and_isr_response(states, plan.error, leads_later=self._hosting is not None)
 
     def _on_update_metadata(self, request: UpdateMetadata) -> Response:
         before = self.metadata.live_brokers

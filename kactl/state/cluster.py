@@ -54,6 +54,19 @@ class CompletedMove(NamedTuple):
     time_ms: int
 
 
+class AwaitedTopic(NamedTuple):
+    """A topic that a remote caller waits for, which repeats its request.
+
+    Attributes:
+        until_ms: monotonic time after which the caller is taken to be gone.
+        epochs: of the leaders whose orders were queued under `queued` or before; None until it is led.
+    """
+
+    until_ms: float
+    epochs: bytes | None = None
+    queued: int = 0
+
+
 class Resigned(NamedTuple):
     """A leadership that automatic balancing does not return, until a monotonic time or the end of the registration."""
 
@@ -88,9 +101,10 @@ class Cluster:
         self.fence = NOT_ACTIVE
         self.table = Table()
         self.readiness = Readiness()
-        # Topics whose leaders a caller waits for, until a monotonic time, and the orders that these have acknowledged.
-        self.awaited: dict[str, float] = {}
-        self.acknowledged = Readiness()
+        # Topics that remote callers wait for.
+        self.awaited: dict[str, AwaitedTopic] = {}
+        # Brokers that have answered a LeaderAndIsr in their registration, and whether their leaders act later.
+        self.leads_later: dict[int, bool] = {}
         self._brokers: dict[int, Broker] = {}
         # Registrations that are not known because the handling of their start failed; it is repeated.
         self.start_failed: dict[int, Broker] = {}
@@ -185,7 +199,11 @@ class Cluster:
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
         """Add registrations, or replace them by id."""
-        self._brokers |= {broker.id: broker for broker in brokers}
+        added = {broker.id: broker for broker in brokers}
+        for broker in added.keys() & self._brokers.keys():
+            if added[broker].epoch != self._brokers[broker].epoch:
+                self.leads_later.pop(broker, None)
+        self._brokers |= added
         self._brokers = dict(sorted(self._brokers.items()))
         self._live_brokers = None
         self.holds.brokers_changed(self._brokers.values())
@@ -193,6 +211,7 @@ class Cluster:
     def remove_brokers(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             self._brokers.pop(broker, None)
+            self.leads_later.pop(broker, None)
             self.replica_reports.forget(broker)
         self._live_brokers = None
         self.holds.brokers_changed(self._brokers.values())

@@ -174,6 +174,11 @@ class EventTrace:
                 caller=earlier.caller,
             )
 
+    def is_done(self, broker: int) -> bool:
+        """Returns whether the event is handled, and no request of it to a broker waits for a response."""
+        notified = self.notified.get(broker)
+        return self.handled_ms is not None and not (notified and notified.pending)
+
     def handled(self) -> None:
         """End the handling of the event."""
         self.handled_ms = self._now()

@@ -221,9 +221,10 @@ class Errors(msgspec.Struct, frozen=True, array_like=True):
 class LeaderAndIsrResponseHead(msgspec.Struct, frozen=True, array_like=True, tag="LeaderAndIsrResponse"):
     error: _Int32
     partitions: Errors
+    leads_later: bool = False  # earlier participants do not send it
 
     def build(self) -> LeaderAndIsrResponse:
-        return LeaderAndIsrResponse(self.error, self.partitions.build())
+        return LeaderAndIsrResponse(self.error, self.partitions.build(), self.leads_later)
 
 
 class UpdateMetadataResponseHead(msgspec.Struct, frozen=True, array_like=True, tag="UpdateMetadataResponse"):
@@ -331,10 +332,11 @@ def _reset(message: ReplicaReset) -> list[Buffer]:
     return [*parts, *topic_pieces((message.topic,)), _encode(message.partition)]
 
 
-def _errors(name: str, message: LeaderAndIsrResponse | StopReplicaResponse) -> list[Buffer]:
-    errors = message.partitions
-    parts: list[Buffer] = [array(3), _encode(name), _encode(message.error), array(4), _encode(list(errors.topics))]
-    return parts + pieces(errors.topic, "<i4") + pieces(errors.partition, "<i4") + pieces(errors.error, "<i2")
+def _errors(name: str, message: LeaderAndIsrResponse | StopReplicaResponse, *more: bool) -> list[Buffer]:
+    errors, size = message.partitions, array(3 + len(more))
+    parts: list[Buffer] = [size, _encode(name), _encode(message.error), array(4), _encode(list(errors.topics))]
+    parts += pieces(errors.topic, "<i4") + pieces(errors.partition, "<i4") + pieces(errors.error, "<i2")
+    return [*parts, *map(_encode, more)]
 
 
 ENCODERS: Final[dict[type, Callable[[Any], list[Buffer]]]] = {
@@ -347,7 +349,9 @@ ENCODERS: Final[dict[type, Callable[[Any], list[Buffer]]]] = {
     StateSent: _state_sent,
     ReplicaReset: _reset,
     Acknowledged: lambda message: [_encode(["Acknowledged", message.error])],
-    LeaderAndIsrResponse: lambda message: _errors("LeaderAndIsrResponse", message),
+    LeaderAndIsrResponse: lambda message: _errors(
+        "LeaderAndIsrResponse", message, *([True] if message.leads_later else [])
+    ),
     UpdateMetadataResponse: lambda message: [_encode(["UpdateMetadataResponse", message.error])],
     StopReplicaResponse: lambda message: _errors("StopReplicaResponse", message),
 }

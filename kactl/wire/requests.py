@@ -18,6 +18,7 @@ from kactl.state.replica_reports import ReplicaReport
 ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
     admin.ResignRequested: None,
     admin.UncleanElectionsEnabled: None,
+    admin.EventsHandled: None,
     admin.UndrainRequested: bool,
     admin.ReplicaResetRequested: ReplicaReport,
     admin.ElectionRequested: list[admin.ElectionResult],

@@ -20,6 +20,7 @@ from kactl.actors.handlers.stopped_replicas import StoppedReplicas
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.config.controller_settings import ControllerSettings
+from kactl.machines.topic_progress import Delivery
 from kactl.messages.control import StopReplicaResponse
 from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
@@ -54,8 +55,10 @@ class Outlets(RecordingOutbox):
 
     def add(self, broker: Broker) -> None: ...
 
-    def last_error(self, broker: int) -> str:
-        return ""
+    queued = 0
+
+    def delivery(self, queued: int) -> Delivery:
+        return Delivery(lambda down: (), lambda broker: "")
 
     def resume(self, broker: int) -> None: ...
 

@@ -491,3 +491,61 @@ async def test_merge_uses_the_live_brokers_of_the_last_update(rig: ChannelRig) -
 def led_by_2(number: int) -> LeaderAndIsr:
     request = leader_request(number)
     return dataclasses.replace(request, states=dataclasses.replace(request.states, leader=np.array([2], np.int32)))
+
+
+# -- deliveries --------------------------------------------------------------------------------------------------------
+
+
+async def test_broker_is_behind_until_it_has_answered_what_was_queued(rig: ChannelRig) -> None:
+    rig.wire.failing.add(2)
+    rig.channels.send(Addressed(broker, metadata_request(1)) for broker in (1, 2))
+    delivery = rig.channels.delivery(rig.channels.queued)
+    assert delivery.behind(False) == [1, 2]
+    await settle()
+    assert delivery.behind(False) == [2]
+    await rig.clock.advance(RETRY_BACKOFF_MS)
+    assert (delivery.behind(False), delivery.behind(True)) == ([], [2])  # it is down
+    rig.wire.failing.clear()
+    rig.channels.send([Addressed(2, metadata_request(2))])
+    later = rig.channels.delivery(rig.channels.queued)
+    await rig.clock.advance(RETRY_BACKOFF_MS)
+
+    assert later.behind(True) == delivery.behind(True) == []
+
+
+async def test_merged_requests_count_as_the_oldest_of_them(rig: ChannelRig) -> None:
+    rig.wire.failing.add(1)
+    rig.channels.send([Addressed(1, metadata_request(1))])
+    await settle()
+    deliveries = []
+    for number in range(COALESCE_COUNT):
+        rig.channels.send([Addressed(1, leader_request(number))])
+        deliveries.append(rig.channels.delivery(rig.channels.queued))
+    assert len(rig.channels[1]) < COALESCE_COUNT
+
+    assert all(delivery.behind(True) == [1] for delivery in deliveries)
+    rig.wire.failing.clear()
+    await rig.clock.advance(RETRY_BACKOFF_MS * COALESCE_COUNT)
+    assert not any(delivery.behind(True) for delivery in deliveries)
+
+
+async def test_broker_whose_queue_was_dropped_is_behind_until_it_has_everything(
+    rig: ChannelRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "QUEUE_LIMIT", 2)
+    rig.wire.hanging.add(1)
+    for number in range(3):
+        rig.channels.send([Addressed(1, metadata_request(number))])
+        await settle()
+    delivery = rig.channels.delivery(rig.channels.queued)
+    assert rig.events == [BrokerLagged(1)]
+    assert delivery.behind(False) == [1]
+    rig.wire.hanging.clear()
+    rig.channels.resume(1)
+    event = rig.channels._history.current
+
+    assert delivery.behind(False) == [1]
+    event.handled()
+    assert delivery.behind(False) == []
+    rig.channels.remove(1)
+    assert rig.channels._restoring == {}

@@ -12,7 +12,15 @@ from kactl.errors import BadRequest, KactlError
 pytestmark = pytest.mark.anyio
 
 # Commands take names: a TopicRef may be of an earlier topic of the name.
-BY_NAME = {"create_topic", "ensure_topic", "topic_config", "set_topic_config", "delete_topic", "grow_topic"}
+BY_NAME = {
+    "create_topic",
+    "ensure_topic",
+    "topic_config",
+    "set_topic_config",
+    "delete_topic",
+    "grow_topic",
+    "wait_ready",
+}
 READS = {"partitions_of", "wait_deleted", "leaderships", "iter_leaderships", "leader", "routes", "explain_deletion"}
 MORE: dict[str, tuple[Any, ...]] = {"set_topic_config": ({},), "grow_topic": (2,), "leader": (0,)}
 

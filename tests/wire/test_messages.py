@@ -63,6 +63,7 @@ REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
     (admin.ResignRequested(stop=True, expected_epoch=7), None),
     (leases.LeadershipsReported(1, 2**40, 7, ended=ENDED, waiting=leases.LeaderEpochs(), complete=3), None),
     (admin.UncleanElectionsEnabled(False), None),
+    (admin.EventsHandled(), None),
     (admin.UndrainRequested(3, dry_run=True), True),
     (admin.ReplicaResetRequested(ORDERS_0, 3), ReplicaReport(ReplicaStatus.ERROR, "prepare: no disk", 1.5, 2**40)),
     (

@@ -21,6 +21,7 @@ class Right(enum.Enum):
 RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
     admin.ResignRequested: Right.NONE,
     admin.UncleanElectionsEnabled: Right.NONE,
+    admin.EventsHandled: Right.NONE,
     admin.UndrainRequested: Right.NONE,
     admin.ReplicaResetRequested: Right.NONE,
     admin.ElectionRequested: Right.NONE,

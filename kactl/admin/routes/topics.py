@@ -75,6 +75,7 @@ async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCrea
             assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
             config=body.config,
             dry_run=body.dry_run,
+            wait=body.wait,
             timeout_ms=body.timeout_ms,
         )
     # In a dry run the id is discarded.
@@ -98,7 +99,12 @@ async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicC
     async with audited(service, "change topic", name, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.partitions is not None:
             await controller.grow_topic(
-                name, body.partitions, assignment=body.assignment, dry_run=body.dry_run, timeout_ms=body.timeout_ms
+                name,
+                body.partitions,
+                assignment=body.assignment,
+                dry_run=body.dry_run,
+                wait=body.wait,
+                timeout_ms=body.timeout_ms,
             )
             audit.has_begun()
         if config is not None and not body.dry_run:

@@ -1,6 +1,6 @@
 """Topics and their partitions."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -224,7 +224,9 @@ class TopicCreation(Question, frozen=True):
         partitions, replication_factor: default to 1.
         assignment: instead of these: for each partition, from 0, the ids of its replicas, the preferred leader first.
         config: overrides, such as {"unclean.leader.election.enable": "true"}.
-        timeout_ms: maximum wait for all partitions to have a leader; 0 does not wait.
+        wait: acknowledged: until each partition has a leader that has acknowledged its order, and every broker that can
+            be reached knows the topic. ready: until leaders with handlers lead, too.
+        timeout_ms: maximum wait; 0 does not wait.
     """
 
     name: str
@@ -233,6 +235,7 @@ class TopicCreation(Question, frozen=True):
     assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
     config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
     dry_run: bool = False
+    wait: Literal["acknowledged", "ready"] = "acknowledged"
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 
@@ -244,13 +247,14 @@ class TopicChange(Question, frozen=True):
         partitions: the new number of partitions; null leaves it unchanged.
         assignment: replicas of each new partition, in order; null places them automatically.
         config: overrides to set; null as a value removes an override. Others are unchanged.
-        timeout_ms: maximum wait for all partitions to have a leader; 0 does not wait.
+        wait, timeout_ms: for new partitions, as in a creation.
     """
 
     partitions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
     config: Annotated[dict[ConfigKey, ConfigValue | None], Meta(max_length=100)] = {}
     dry_run: bool = False
+    wait: Literal["acknowledged", "ready"] = "acknowledged"
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 

@@ -88,6 +88,7 @@ async def test_everything_that_is_wrapped_of_a_channel_exists(path: str) -> None
         gate=SendGate(),
         others_ms=lambda: 0.0,
         numbers=itertools.count(1),
+        progressed=lambda: None,
     )
 
     functools.reduce(getattr, path.split("."), channel)

@@ -32,6 +32,7 @@ from .api_keys import (
 from .field_types import Values
 from .responses import Handler, error_of, result
 from .served_controller import ServedController
+from .waits import WAIT_MAX_MS, rest_ms, waiting
 
 _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 
@@ -54,12 +55,13 @@ class PartitionHandlers:
     # -- elections -----------------------------------------------------------------------------------------------------
 
     async def on_elect_leaders(self, request: dict[str, Any], version: int) -> Values:
-        """Elect leaders. The controller's response contains the new leaders, so only a long queue can cause a timeout.
+        """Elect leaders, and wait until the brokers know them, as Kafka waits for its own broker.
 
-        A timeout of zero is ignored: the response contains the results.
+        A timeout of zero is ignored for the election, and does not wait for the brokers.
         """
         topics, timeout_ms = request["topic_partitions"], request["timeout_ms"]
         named = None if topics is None else list(_named(topics, "topic", "partitions"))
+        until_s = anyio.current_time() + min(timeout_ms, WAIT_MAX_MS) / 1000
         try:
             kind = _ELECTIONS.get(request["election_type"])
             if kind is None:
@@ -70,6 +72,9 @@ class PartitionHandlers:
                 results: list[ElectionResult] = await self._controller.ask(
                     ElectionRequested(kind, None if named is None else tuple(dict.fromkeys(named)))
                 )
+            if timeout_ms > 0:
+                with waiting():
+                    results = await self._controller.wait_elected(results, timeout_ms=rest_ms(until_s))
         except Exception as error:
             failed = ActionTimedOut("the election", timeout_ms) if isinstance(error, TimeoutError) else error
             code, message = error_of(failed)

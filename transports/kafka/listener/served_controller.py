@@ -1,8 +1,10 @@
 """Interface of the controller that a Kafka listener serves."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kactl.messages.admin import ControllerRequest
+from kactl.errors import KactlError
+from kactl.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import Broker, TopicRef
 from kactl.state.rows import Rows
 
@@ -39,12 +41,12 @@ class ServedController(Protocol):
     def partition_count(self, topic: str) -> int:
         """Returns the number of partitions of a topic; 0 if there is no such topic."""
 
-    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
-        """Wait until a topic has at least that many partitions and each of its partitions has a leader.
+    async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
+        """Wait until topics have at least a number of partitions each, all with leaders that have acknowledged their
+        orders, and every broker that can be reached knows that.
 
-        Raises:
-            ActionTimedOut: it did not happen in time.
-            NotController: this instance is not active.
+        Returns:
+            The topics for which it did not happen in time, with ActionTimedOut, or with NotController.
         """
 
     async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
@@ -52,5 +54,21 @@ class ServedController(Protocol):
 
         Raises:
             ActionTimedOut: it did not happen in time.
+            NotController: this instance is not active.
+        """
+
+    async def wait_delivered(self, *, timeout_ms: float) -> None:
+        """Wait until every broker that can be reached has acknowledged what has changed so far.
+
+        Raises:
+            ActionTimedOut, NotController: as for `wait_gone`.
+        """
+
+    async def wait_elected(self, results: list[ElectionResult], *, timeout_ms: float) -> list[ElectionResult]:
+        """Returns the results of an election once the brokers know the leaders, or at the end of the time.
+
+        Elections that they have not acknowledged by then have REQUEST_TIMED_OUT.
+
+        Raises:
             NotController: this instance is not active.
         """

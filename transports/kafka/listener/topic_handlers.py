@@ -1,21 +1,21 @@
 """Handlers of the admin requests about topics: CreateTopics, DeleteTopics, CreatePartitions.
 
 The topics of a request are sent to the controller one by one, and each has its own result. Then the handler waits for
-all of them together, until the timeout of the request, or until the client has left. An action that is not complete by
-then continues, and its result is REQUEST_TIMED_OUT. A timeout of zero returns that result at once. The handler does not
-wait for a validate-only request.
+all of them together, until the brokers have acknowledged the changes: until the timeout of the request, or until the
+client has left. An action that is not complete by then continues, and its result is REQUEST_TIMED_OUT. A timeout of
+zero returns that result at once. The handler does not wait for a validate-only request.
 
 Source: the results of the classic controller's ZkAdminManager and AutoTopicCreation.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import anyio
 
-from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, NotFound
+from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
@@ -23,7 +23,7 @@ from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .field_types import STEP, Values
 from .responses import Handler, error_of, result
 from .served_controller import ServedController
-from .waits import WAIT_MAX_MS, waiting
+from .waits import WAIT_MAX_MS, rest_ms, waiting
 
 # Number of partitions or replicas if the client uses the default.
 _DEFAULT: Final = -1
@@ -32,8 +32,8 @@ _TOPIC_SOURCE: Final = 1
 # Reserved for Raft's own log.
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
-# Waits until an action is complete, at most for a number of milliseconds.
-_Wait = Callable[[float], Awaitable[None]]
+# Waits until actions are complete, at most for a number of milliseconds. Returns the errors of those that are not.
+_Wait = Callable[[float], Awaitable[Mapping[Any, Exception]]]
 
 
 class TopicHandlers:
@@ -62,7 +62,7 @@ class TopicHandlers:
         counts = Counter(topic["name"] for topic in request["topics"])
         deadline = _Deadline(request["timeout_ms"])
         results: dict[str, dict[str, Any]] = {}
-        waits: dict[str, _Wait] = {}
+        counts_of: dict[str, int] = {}
         async for topic in _in_steps(request["topics"]):
             name = topic["name"]
             if name in results:
@@ -77,8 +77,8 @@ class TopicHandlers:
                 continue
             results[name] = {"name": name, **result(ErrorCode.NONE, ""), **_created(creation, ref)}
             if not creation.dry_run:
-                waits[name] = self._wait_led(name, results[name]["num_partitions"])
-        await deadline.wait(results, waits)
+                counts_of[name] = results[name]["num_partitions"]
+        await deadline.wait(results, counts_of, self._complete(counts_of))
         return {"topics": list(results.values())}
 
     def _creation(self, topic: dict[str, Any], *, dry_run: bool) -> TopicCreationRequested:
@@ -113,15 +113,15 @@ class TopicHandlers:
             dry_run=dry_run,
         )
 
-    def _wait_led(self, name: str, count: int) -> _Wait:
-        return lambda ms: self._controller.wait_led(name, partitions=count, timeout_ms=ms)
+    def _complete(self, counts: Mapping[str, int]) -> _Wait:
+        return lambda ms: self._controller.wait_complete(counts, timeout_ms=ms)
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
     async def on_delete_topics(self, request: dict[str, Any], version: int) -> Values:
         deadline = _Deadline(request["timeout_ms"])
         results: dict[Any, dict[str, Any]] = {}
-        waits: dict[Any, _Wait] = {}
+        marked: dict[Any, TopicRef] = {}
         topics = request["topics"] or [{"name": name, "topic_id": ZERO_ID} for name in request["topic_names"]]
         counts = Counter((topic["name"], topic["topic_id"]) for topic in topics)
         known = {ref.id: ref for ref in self._controller.topics()} if version >= 6 else {}
@@ -139,8 +139,8 @@ class TopicHandlers:
                 results[key] |= result(*error_of(error))
             else:
                 results[key] |= {"name": ref.name, "topic_id": ref.id, **result(ErrorCode.NONE, "")}
-                waits[key] = self._wait_gone(ref)
-        await deadline.wait(results, waits)
+                marked[key] = ref
+        await deadline.wait(results, marked, lambda ms: self._gone(marked, ms))
         return {"responses": list(results.values())}
 
     async def _delete(self, name: str | None, topic_id: bytes, known: dict[bytes, TopicRef]) -> TopicRef:
@@ -153,8 +153,20 @@ class TopicHandlers:
         ref: TopicRef = await self._controller.ask(TopicDeletionRequested(name))
         return ref
 
-    def _wait_gone(self, ref: TopicRef) -> _Wait:
-        return lambda ms: self._controller.wait_gone(ref, timeout_ms=ms)
+    async def _gone(self, marked: Mapping[Any, TopicRef], timeout_ms: float) -> Mapping[Any, Exception]:
+        errors: dict[Any, Exception] = {}
+        until_s = anyio.current_time() + timeout_ms / 1000
+        for key, ref in marked.items():
+            try:
+                await self._controller.wait_gone(ref, timeout_ms=rest_ms(until_s))
+            except KactlError as error:
+                errors[key] = error
+        if len(errors) < len(marked):
+            try:
+                await self._controller.wait_delivered(timeout_ms=rest_ms(until_s))
+            except KactlError as error:
+                errors = dict.fromkeys(marked, error) | errors
+        return errors
 
     # -- growth --------------------------------------------------------------------------------------------------------
 
@@ -162,7 +174,7 @@ class TopicHandlers:
         deadline = _Deadline(request["timeout_ms"])
         counts = Counter(topic["name"] for topic in request["topics"])
         results: dict[str, dict[str, Any]] = {}
-        waits: dict[str, _Wait] = {}
+        counts_of: dict[str, int] = {}
         async for topic in _in_steps(request["topics"]):
             name, count, assignments = topic["name"], topic["count"], topic["assignments"]
             if name in results:
@@ -179,8 +191,8 @@ class TopicHandlers:
                 continue
             results[name] = {"name": name, **result(ErrorCode.NONE, "")}
             if not request["validate_only"]:
-                waits[name] = self._wait_led(name, count)
-        await deadline.wait(results, waits)
+                counts_of[name] = count
+        await deadline.wait(results, counts_of, self._complete(counts_of))
         return {"results": list(results.values())}
 
 
@@ -203,19 +215,14 @@ class _Deadline:
         self._timeout_ms = min(timeout_ms, WAIT_MAX_MS)
         self._until_s = anyio.current_time() + self._timeout_ms / 1000
 
-    async def wait(self, results: dict[Any, dict[str, Any]], waits: dict[Any, _Wait]) -> None:
-        """Wait for all actions. An action that fails, or is not complete in time, gets the error as its result."""
-        for key, wait in waits.items():
-            remaining_ms = (self._until_s - anyio.current_time()) * 1000
-            try:
-                if self._timeout_ms <= 0:
-                    raise ActionTimedOut("the action", self._timeout_ms)
-                with waiting() as scope:
-                    await wait(max(remaining_ms, 0.0))
-                if scope.cancelled_caught:
-                    raise ActionTimedOut("the action", self._timeout_ms)
-            except Exception as error:
-                results[key] |= result(*error_of(error))
+    async def wait(self, results: dict[Any, dict[str, Any]], keys: Collection[Any], wait: _Wait) -> None:
+        """Wait for the actions of some results. One that fails, or is not complete in time, gets the error."""
+        errors: Mapping[Any, Exception] = dict.fromkeys(keys, ActionTimedOut("the action", self._timeout_ms))
+        if self._timeout_ms > 0 and keys:
+            with waiting():
+                errors = await wait(rest_ms(self._until_s))
+        for key, error in errors.items():
+            results[key] |= result(*error_of(error))
 
 
 def _created(request: TopicCreationRequested, ref: TopicRef) -> dict[str, Any]:

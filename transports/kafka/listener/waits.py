@@ -16,6 +16,11 @@ import anyio
 WAIT_MAX_MS: Final = 300_000.0
 
 
+def rest_ms(until_s: float) -> float:
+    """Returns the time until a moment of the event loop's clock; 0 if it is over."""
+    return max((until_s - anyio.current_time()) * 1000, 0.0)
+
+
 class Waits:
     """The waits of one connection, one at a time."""
 

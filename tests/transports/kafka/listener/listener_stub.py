@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from kactl.errors import ActionTimedOut, NotController
-from kactl.messages.admin import ControllerRequest
+from kactl.errors import ActionTimedOut, KactlError, NotController
+from kactl.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.state.rows import Rows
 from kactl.state.table import Table
@@ -71,8 +71,16 @@ class ControllerStub:
         rows = self.rows(topic)
         return 0 if rows is None else len(rows)
 
-    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
-        self._wait("led", f"{topic}:{partitions}", timeout_ms)
+    async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
+        self.waits += [("complete", f"{topic}:{count}", timeout_ms) for topic, count in counts.items()]
+        return {} if self.done else {topic: ActionTimedOut(f"complete {topic}", timeout_ms) for topic in counts}
+
+    async def wait_elected(self, results: list[ElectionResult], *, timeout_ms: float) -> list[ElectionResult]:
+        self.waits.append(("elected", str(len(results)), timeout_ms))
+        return results
+
+    async def wait_delivered(self, *, timeout_ms: float) -> None:
+        self.waits.append(("delivered", "", timeout_ms))
 
     async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
         self._wait("gone", topic.name, timeout_ms)

@@ -4,6 +4,7 @@ import datetime
 import socket
 import struct
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -67,7 +68,7 @@ async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
 
     (topic,) = answer.topics
     assert controller.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
-    assert [(condition, of) for condition, of, _ in controller.waits] == [("led", "orders:4")]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("complete", "orders:4")]
     assert 0 < controller.waits[0][2] <= 1000
     assert (topic.name, topic.error_code) == ("orders", NONE)
     if version >= 5:
@@ -204,13 +205,13 @@ class Endless(ControllerStub):
         super().__init__({TopicCreationRequested: lambda request: ORDERS})
         self.waiting = 0
 
-    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
-        self.waits.append(("led", topic, timeout_ms))
+    async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
         self.waiting += 1
         try:
             await anyio.sleep_forever()
         finally:
             self.waiting -= 1
+        return {}
 
 
 LONGEST = datetime.timedelta(milliseconds=2**31 - 1)
@@ -290,7 +291,7 @@ async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
         answer = await client.ask(deletion(version, "orders", "lost"))
 
     assert controller.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
-    assert [(condition, of) for condition, of, _ in controller.waits] == [("gone", "orders")]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("gone", "orders"), ("delivered", "")]
     assert [(entry.name, entry.error_code) for entry in answer.responses] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
@@ -372,7 +373,7 @@ async def test_partitions_are_added(version: int) -> None:
         PartitionsRequested("lost", 2),
         PartitionsRequested("orders", 10, ((1, 2),), True),
     ]
-    assert [(condition, of) for condition, of, _ in controller.waits] == [("led", "orders:9")]
+    assert [(condition, of) for condition, of, _ in controller.waits] == [("complete", "orders:9")]
     assert [(result.name, result.error_code) for result in answer.results] == [
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
@@ -381,8 +382,8 @@ async def test_partitions_are_added(version: int) -> None:
 
 async def test_loss_of_control_during_a_request_is_returned() -> None:
     class Resigning(ControllerStub):
-        async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
-            raise NotController(7)
+        async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
+            return dict.fromkeys(counts, NotController(7))
 
     controller = Resigning({PartitionsRequested: lambda request: None})
     async with listening(controller) as (_, port), connected(port) as client:
