@@ -22,6 +22,7 @@ BENCHES: Final = (
     "encryption",
     "forensics",
     "whatif",
+    "answers",
     "race",
 )
 TOOLS: Final = ("compare", "report")

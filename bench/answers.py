@@ -1,0 +1,123 @@
+"""Topics over real brokers: the answer, and what every broker knows, beside Kafka's own controller.
+
+    python -m bench.answers [--runs 30] [--partitions 6] [--output FILE]
+
+Two clusters of three brokers with one ZooKeeper: one has kactl as its controller, in the other a broker is the
+controller. Topics are created in both by turns, so that both have the same machine.
+
+* `answer`: from the request of CreateTopics until its response.
+* `complete`: from the request until each broker's metadata has a leader for each partition.
+* `behind`: brokers that do not know the topic in a look right after the response.
+* `answer/ratio`, `complete/ratio`: of kactl to Kafka, run by run.
+"""
+
+import argparse
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench.figures import Found
+from bench.run import main, module, say
+from bench.tables import number, plain
+from tests.interop.brokers import Cluster
+from tests.interop.kactl_process import KactlController
+from tests.interop.metadata import MetadataClient
+from tests.support.processes import HarnessError
+from tests.support.zookeeper_server import ZooKeeperServer
+
+NAME: Final = "answers"
+KACTL: Final = 900_001
+LEVEL: Final = "3.9"
+# Runs before those that count: caches of the brokers, connections of the clients.
+WARM_UP: Final = 5
+LIMIT_S: Final = 60.0
+FIGURES: Final = ("answer", "complete", "behind")
+
+
+class Side:
+    """A cluster of three brokers, with a client that creates topics and one that looks at each broker."""
+
+    def __init__(self, cluster: Cluster, stack: ExitStack) -> None:
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin.list_topics(timeout=LIMIT_S)
+        self._looks = [stack.enter_context(MetadataClient(broker.client_port)) for broker in cluster.brokers]
+
+    def create(self, topic: str, partitions: int) -> dict[str, float]:
+        """Create a topic. Returns the figures of one run: ms, and the number of brokers behind.
+
+        Raises:
+            HarnessError: it is not known to each broker in time.
+        """
+        began = time.monotonic()
+        created = self._admin.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=LIMIT_S)
+        created[topic].result(LIMIT_S)
+        answer = time.monotonic()
+        behind = waiting = [look for look in self._looks if not _knows(look, topic, partitions)]
+        while waiting:
+            if time.monotonic() - began > LIMIT_S:
+                raise HarnessError(f"{len(waiting)} brokers do not know topic {topic} after {LIMIT_S:g} s")
+            waiting = [look for look in waiting if not _knows(look, topic, partitions)]
+        complete = time.monotonic()
+        return {"answer": (answer - began) * 1000, "complete": (complete - began) * 1000, "behind": len(behind)}
+
+
+def _knows(look: MetadataClient, topic: str, partitions: int) -> bool:
+    leaders = look.look().leaders
+    return all(leaders.get(f"{topic}-{partition}", -1) >= 0 for partition in range(partitions))
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=30, help="topics in each cluster")
+    parser.add_argument("--partitions", type=int, default=6, help="of each topic; three replicas")
+
+
+async def measure(asked: argparse.Namespace, found: Found) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kactl-bench-")))
+        zookeeper = stack.enter_context(ZooKeeperServer(folder / "zookeeper"))
+        connects = {side: zookeeper.connect(f"/{side}") for side in ("kafka", "kactl")}
+        kactl = KactlController(
+            KACTL, folder=folder / "controller", zookeeper=connects["kactl"], ibp=LEVEL, takeover=True,
+            visible_on=("INTERNAL", "CLIENT"),
+        )  # fmt: skip
+        stack.callback(kactl.kill)
+        kactl.start()
+        sides = {
+            name: Side(stack.enter_context(Cluster(folder / name, zookeeper=connect, ibp=LEVEL)), stack)
+            for name, connect in connects.items()
+        }
+        runs: dict[str, dict[str, float]] = {}
+        for run in range(-WARM_UP, asked.runs):
+            # Neither side is always the first.
+            for name in sorted(sides, reverse=bool(run % 2)):
+                runs[name] = sides[name].create(f"topic-{run + WARM_UP}", asked.partitions)
+            if run < 0:
+                continue
+            for name, times in runs.items():
+                found.add_all(name, "ms", {figure: times[figure] for figure in ("answer", "complete")})
+                found.add(f"{name}/behind", "count", times["behind"])
+            for figure in ("answer", "complete"):
+                found.add(f"{figure}/ratio", "ratio", runs["kactl"][figure] / runs["kafka"][figure])
+    _report(asked, found)
+
+
+def _report(asked: argparse.Namespace, found: Found) -> None:
+    figures = found.figures()
+    rows = []
+    for name in ("kafka", "kactl"):
+        spreads = [figures[f"{name}/{figure}"].spread for figure in FIGURES]
+        rows.append([name, *(f"{number(each.median)} ({number(each.low)}-{number(each.high)})" for each in spreads)])
+    say(f"\n{asked.partitions} partitions, 3 replicas, {asked.runs} topics by turns; ms, median and quartiles")
+    say(plain(["", *FIGURES], rows))
+    for figure in ("answer", "complete"):
+        each = figures[f"{figure}/ratio"].spread
+        say(f"{figure}: kactl takes {each.median:.2f} times Kafka's time ({each.low:.2f}-{each.high:.2f})")
+
+
+if __name__ == "__main__":
+    main(module(__name__))
