@@ -17,12 +17,18 @@ BY_NAME = {
     "ensure_topic",
     "topic_config",
     "set_topic_config",
+    "changed_topic_config",
     "delete_topic",
     "grow_topic",
     "wait_ready",
 }
 READS = {"partitions_of", "wait_deleted", "leaderships", "iter_leaderships", "leader", "routes", "explain_deletion"}
-MORE: dict[str, tuple[Any, ...]] = {"set_topic_config": ({},), "grow_topic": (2,), "leader": (0,)}
+MORE: dict[str, tuple[Any, ...]] = {
+    "set_topic_config": ({},),
+    "changed_topic_config": ({},),
+    "grow_topic": (2,),
+    "leader": (0,),
+}
 
 
 def methods_with_a_topic() -> list[tuple[type, str]]:

@@ -43,6 +43,14 @@ def test_topic_is_expanded_changed_and_deleted(up: Up) -> None:
     assert up("topic", "describe", "bread").code == 1
 
 
+def test_creation_waits_for_leaders_that_serve(up: Up) -> None:
+    created = up("topic", "create", "serving", "--assignment", "0:1,2", "--wait", "ready")
+    grown = up("topic", "add-partitions", "serving", "--partitions", "2", "--wait", "ready")
+
+    assert (created.code, created.err) == (0, "Created topic serving.\n")
+    assert grown.code == 0
+
+
 def test_plan_is_saved_applied_and_verified(up: Up, tmp_path: Path) -> None:
     up("topic", "create", "plans", "--assignment", "0:1,2", "--assignment", "1:2,3")
     file = tmp_path / "plan.json"

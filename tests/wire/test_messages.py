@@ -112,6 +112,7 @@ OF_PARTICIPANTS: Final[list[tuple[Any, Any]]] = [
     (lease_release(ORDERS_0, BILLS_1, leader_epoch=7), Acknowledged(0)),
     (StateSent(1, 2, 2**40), Acknowledged(0)),
     (EXPLAINED, LeaderAndIsrResponse(0, PartitionErrors.none())),
+    (EXPLAINED, LeaderAndIsrResponse(0, PartitionErrors.none(), leads_later=True)),
     (ReplicaReset(1, 2, 2**40, TopicRef("orders", bytes(range(16))), 3), Acknowledged(31)),
 ]
 
