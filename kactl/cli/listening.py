@@ -98,6 +98,7 @@ async def listener(
         relays=config.kafka.relay != "off" and (config.kafka.authorizes or not config.kafka.authenticates),
         credentials=credentials,
         relays_unread=lambda: guard.is_open,
+        users=access,
         audit=controller.attempted,
     )
     async with contextlib.AsyncExitStack() as stack:
@@ -113,7 +114,7 @@ async def listener(
             await follower.look()
             tasks = await stack.enter_async_context(Background("the access control lists"))
             tasks.start_soon(follower.run, name="access control lists")
-        elif settings.relays and authorizer is None:
+        elif authorizer is None:
             await guard.look()
             tasks = await stack.enter_async_context(Background("the relay"))
             tasks.start_soon(guard.run, name="authorizer of the brokers")

@@ -131,6 +131,10 @@ class ScramVerifier(NamedTuple):
     stored_key: bytes
     server_key: bytes
 
+    def __repr__(self) -> str:
+        """Returns a text without the keys, which allow guesses of the password."""
+        return f"ScramVerifier({self.iterations} iterations)"
+
 
 class Shape(NamedTuple):
     """The part of a verifier that many users have in common, and that a challenge shows.
@@ -181,7 +185,11 @@ def decoy(name: Name, username: str, *, pepper: bytes, shapes: Collection[Shape]
 
 def verifier(name: Name, password: str, *, salt: bytes, iterations: int) -> ScramVerifier:
     """Returns the verifier of a password. Takes milliseconds of processor time."""
-    salted = salted_password(name, password, salt, iterations)
+    return verifier_of(name, salted_password(name, password, salt, iterations), salt=salt, iterations=iterations)
+
+
+def verifier_of(name: Name, salted: bytes, *, salt: bytes, iterations: int) -> ScramVerifier:
+    """Returns the verifier of a salted password, which alone allows a login, and is not stored."""
     client_key = hmac.digest(salted, b"Client Key", HASHES[name])
     stored_key = hashlib.new(HASHES[name], client_key).digest()
     return ScramVerifier(salt, iterations, stored_key, hmac.digest(salted, b"Server Key", HASHES[name]))

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from kactl.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
+from kactl.config import topic_values
 from kactl.errors import MalformedMessage
 from kactl.runtime.tls_records import TlsRecords
 from kactl.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
@@ -205,6 +206,8 @@ def _targets() -> list[Target]:
         Target("DIGEST-MD5, last", _digest_trusts, (SaslError,), [b"rspauth=" + b"a" * 32, b'nonce="n"']),
         Target("ACLs", lambda data: access.decode_acls("/a", data), (), acls + ACLS),
         Target("users", lambda data: access.decode_user(data, "SCRAM-SHA-256"), malformed, [user, *USERS]),
+        Target("ratios", lambda data: topic_values.ratio(data.decode("latin-1")), (), [b"0.5", b"0x1p-1", b"1e-3f"]),
+        Target("settings of users", access.iterations, malformed, [user, *USERS]),
         Target("file of users", user_file.decode, (ValueError,), USER_FILES),
         Target("topics", records.decode_topic, malformed, [topic, topic.replace(b"AAAAAAAAAAAAAAAAAAAAAQ", b"x")]),
         Target("leaderships", records.decode_state, malformed, [state]),

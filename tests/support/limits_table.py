@@ -27,7 +27,16 @@ from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
 from kactl.transports.kafka import client, credentials
-from kactl.transports.kafka.listener import admission, authentication, connection, field_types, quotas, relay, user_file
+from kactl.transports.kafka.listener import (
+    admission,
+    authentication,
+    connection,
+    field_types,
+    quotas,
+    relay,
+    user_file,
+    user_handlers,
+)
 from kactl.transports.kafka.listener import limits as listener_limits
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
 from kactl.transports.tcp import limits as tcp
@@ -199,6 +208,7 @@ def _logins() -> Iterator[Limit]:
     )
     yield Limit("TLS records without content after the handshake of a peer", f"{encryption.EMPTY_MAX}", "closed")
     yield Limit("message of SCRAM", size(scram.MESSAGE_BYTES_MAX), "the login fails")
+    yield Limit("iterations of a user that is stored", f"{user_handlers.ITERATIONS_MAX:,}", "UNACCEPTABLE_CREDENTIAL")
     yield Limit("iterations that a server of SCRAM may demand", f"{scram.ITERATIONS_MAX:,}", "the login fails")
     yield Limit(
         "file of users; users in it; their names",

@@ -5,7 +5,9 @@ Source: Kafka's ScramCredentialUtils, ConfigEntityZNode, AclEntry, ResourceZNode
 
 import base64
 import binascii
+import re
 import urllib.parse
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -13,7 +15,7 @@ import msgspec
 from kactl.access import Acl, Operation
 from kactl.runtime.logs import logger
 from kactl.sasl import ScramVerifier
-from kactl.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from kactl.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
 from .json_text import Malformed, decode, decoder
 
@@ -21,6 +23,7 @@ log = logger(__name__)
 
 # Entries of one resource, and bytes of one text.
 ACLS_MAX: Final = 10_000
+_ITERATIONS: Final = re.compile("(?:^|,)iterations=([0-9]{1,9})(?:,|$)")
 _DENY_ALL: Final = Acl("User:*", "*", Operation.ALL, is_denial=True)
 _PERMISSIONS: Final = {"allow": False, "deny": True}
 _OPERATIONS: Final = {operation.value.lower(): operation for operation in Operation}
@@ -70,6 +73,45 @@ def decode_user(data: bytes | None, mechanism: str) -> ScramVerifier | None:
     if not (salt and stored_key and server_key and ITERATIONS_MIN <= iterations <= ITERATIONS_MAX):
         raise Malformed(f"the credentials of a user have {iterations} iterations, or an empty part")
     return ScramVerifier(salt, iterations, stored_key, server_key)
+
+
+def name_of_user(node: str) -> str:
+    """Returns the name of the user of a node."""
+    return urllib.parse.unquote(node)
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """Returns the settings of a user, with the credentials among them; none of a node without data.
+
+    Raises:
+        Malformed: they cannot be read.
+    """
+    return decode(_config_decoder, data).config if data else {}
+
+
+def iterations(data: bytes | None) -> dict[Name, int]:
+    """Returns the iterations of a user's credentials by mechanism; those without a number are left out."""
+    config = decode_config(data)
+    found = {name: _ITERATIONS.search(config.get(name, "")) for name in HASHES}
+    return {name: int(matched[1]) for name, matched in found.items() if matched}
+
+
+def encode_user(config: Mapping[str, str], changes: Mapping[Name, ScramVerifier | None]) -> bytes:
+    """Returns the data of a user's node with changed credentials; None removes one that exists."""
+    kept = {name: text for name, text in config.items() if name not in changes}
+    changed = {name: _encoded(known) for name, known in changes.items() if known is not None}
+    return msgspec.json.encode({"version": 1, "config": kept | changed})
+
+
+def _encoded(known: ScramVerifier) -> str:
+    parts = {"salt": known.salt, "stored_key": known.stored_key, "server_key": known.server_key}
+    texts = [f"{name}={base64.b64encode(part).decode()}" for name, part in parts.items()]
+    return ",".join([*texts, f"iterations={known.iterations}"])
+
+
+def encode_change(name: str) -> bytes:
+    """Returns a notice that the settings of a user changed."""
+    return msgspec.json.encode({"version": 2, "entity_path": f"users/{user_name(name)}"})
 
 
 def decode_acls(path: str, data: bytes | None) -> list[Acl]:

@@ -1,15 +1,15 @@
-"""The brokers' SCRAM users and access control lists in ZooKeeper. kactl reads them and writes none.
+"""The brokers' SCRAM users and access control lists in ZooKeeper. kactl writes users, and no lists.
 
 Users are read at each login, so that a change counts at once. The lists are read as a whole when the notices about
 their changes have changed.
 
-Source: Kafka's ZkData (ConfigEntityZNode, ZkAclStore), ZkAclChangeStore.
+Source: Kafka's ZkData (ConfigEntityZNode, ZkAclStore), ZkAclChangeStore, AdminZkClient.changeUserOrUserClientIdConfig.
 """
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
-from kazoo.exceptions import NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.access import Acl, Acls, Resource, ResourceType
 from kactl.errors import StoreError
@@ -19,11 +19,14 @@ from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.formats import access as formats
 from kactl.stores.formats.json_text import Malformed
 
+from . import layout, request
 from .client import Client
 
 log = logger(__name__)
 
 _USERS: Final = "/config/users"
+# Writes of one user, each after another client's.
+_ATTEMPTS_MAX: Final = 10
 _LITERAL: Final = "/kafka-acl"
 _PREFIXED: Final = "/kafka-acl-extended/prefixed"
 # The notices. Their names rise; brokers delete old ones.
@@ -53,6 +56,59 @@ class AccessRecords:
             return formats.decode_user(node[0], mechanism)
         except Malformed as error:
             raise StoreError(f"a user below {_USERS} is malformed: {error}") from None
+
+    async def scram_users(self, names: Collection[str] | None) -> dict[str, dict[Name, int]]:
+        """Returns the iterations by mechanism of users; of all for None. Users without credentials are left out.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        nodes = await self._children(_USERS) if names is None else [formats.user_name(name) for name in names]
+        found: dict[str, dict[Name, int]] = {}
+        read = await self._client.read_all([f"{_USERS}/{node}" for node in nodes])
+        for node, content in zip(nodes, read, strict=True):
+            try:
+                known = formats.iterations(_content(content)[0])
+            except Malformed as error:
+                log.warning("%s/%s is left out of the users, it is malformed: %s", _USERS, node, error)
+                continue
+            if known:
+                found[formats.name_of_user(node)] = known
+        return found
+
+    async def alter_scram(self, username: str, changes: Mapping[Name, ScramVerifier | None]) -> bool:
+        """Store credentials of a user, or remove them (None), and notify the brokers. Other settings are kept.
+
+        Returns:
+            False if one is to be removed that does not exist: nothing was changed.
+
+        Raises:
+            StoreError: the outcome is unknown.
+        """
+        path, client = f"{_USERS}/{formats.user_name(username)}", self._client
+        name = f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"
+        notice = client.create(name, formats.encode_change(username), sequential=True)
+        written = b""
+        for _ in range(_ATTEMPTS_MAX):
+            data, version = _content((await client.read_all([path]))[0])
+            if written and data == written:
+                return True  # before the connection broke
+            try:
+                config = formats.decode_config(data)
+            except Malformed as error:
+                raise StoreError(f"a user below {_USERS} is malformed, and is not changed: {error}") from None
+            if any(known is None and mechanism not in config for mechanism, known in changes.items()):
+                return False
+            written = formats.encode_user(config, changes)
+            write = (
+                client.create(path, written) if version is None else request.put(client.path(path), written, version)
+            )
+            failed = request.first_error(await client.ask(request.multi([write, notice])))
+            if failed is None:
+                return True
+            if not isinstance(failed, BadVersionError | NodeExistsError | NoNodeError):
+                raise StoreError(f"a user below {_USERS} could not be written: {failed!r}")
+        raise StoreError(f"a user below {_USERS} could not be written: other clients change it; try again")
 
     def shapes(self, mechanism: Name) -> Collection[Shape]:
         """Returns the shapes of the users' verifiers: that of Kafka's tools, since the users are not listed."""
@@ -111,3 +167,13 @@ class AccessRecords:
         if isinstance(result, ZookeeperError):
             raise StoreError(f"{path} could not be listed in ZooKeeper: {result!r}")
         return sorted(result[0])
+
+
+def _content(node: Any) -> tuple[bytes | None, int | None]:
+    """Returns data and version of a user's node; None if there is none."""
+    if isinstance(node, NoNodeError):
+        return None, None
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"a user below {_USERS} could not be read in ZooKeeper: {node!r}")
+    data, stat = node
+    return data, stat.version

@@ -24,6 +24,7 @@ from .api_keys import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
@@ -71,10 +72,14 @@ class OpenListener:
     Args:
         may_be: returns whether a broker may connect from an address; None if every address may send the requests of
             every broker.
+        may_alter_users: returns whether users may be changed; with a broker's password a client has its rights.
     """
 
-    def __init__(self, may_be: Callable[[str, int], bool] | None) -> None:
+    def __init__(
+        self, may_be: Callable[[str, int], bool] | None, may_alter_users: Callable[[], bool] = lambda: True
+    ) -> None:
         self._may_be = may_be
+        self._may_alter_users = may_alter_users
 
     def knows(self, key: int) -> bool:
         return True
@@ -88,6 +93,8 @@ class OpenListener:
     def check(
         self, key: int, request: dict[str, Any], version: int, principal: Principal, decided: Decided | None = None
     ) -> Verdict:
+        if key == ALTER_USER_SCRAM_CREDENTIALS and not self._may_alter_users():
+            return _denied_users(request)
         if key not in BROKER_REQUESTS:
             return Verdict(request, unchanged)
         if self._may_be is not None and not self._may_be(principal.peer, request["broker_id"]):
@@ -126,6 +133,7 @@ class Authorization:
             LIST_PARTITION_REASSIGNMENTS: _on_cluster(Operation.DESCRIBE),
             UPDATE_FEATURES: _on_cluster(Operation.ALTER),
             ALTER_USER_SCRAM_CREDENTIALS: self._alter_users,
+            DESCRIBE_USER_SCRAM_CREDENTIALS: _on_cluster(Operation.DESCRIBE),
             **RELAYED_CHECKS,
         }
 
@@ -231,8 +239,12 @@ class Authorization:
     def _alter_users(self, peer: Peer, request: dict[str, Any], version: int) -> Verdict:
         if peer.may(Operation.ALTER):
             return Verdict(request, unchanged)
-        users = dict.fromkeys(entry["name"] for entry in (*request["deletions"], *request["upsertions"]))
-        return Verdict(None, lambda _: {"results": [{"user": user, **result(_DENIED_CLUSTER, "")} for user in users]})
+        return _denied_users(request)
+
+
+def _denied_users(request: dict[str, Any]) -> Verdict:
+    users = dict.fromkeys(entry["name"] for entry in (*request["deletions"], *request["upsertions"]))
+    return Verdict(None, lambda _: {"results": [{"user": user, **result(_DENIED_CLUSTER, "")} for user in users]})
 
 
 def _on_cluster(operation: Operation) -> Callable[[Peer, dict[str, Any], int], Verdict]:

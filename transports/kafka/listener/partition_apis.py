@@ -9,6 +9,7 @@ from .api import ERROR, THROTTLE, Api
 from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
@@ -147,4 +148,26 @@ ALTER_USER_SCRAM_CREDENTIALS_API: Final = Api(
         flexible=0,
     ),
     Message(THROTTLE, Field("results", Array((Field("user", STRING), *ERROR))), flexible=0),
+)
+
+DESCRIBE_USER_SCRAM_CREDENTIALS_API: Final = Api(
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    "DescribeUserScramCredentials",
+    0,
+    Message(Field("users", Array((Field("name", STRING),)), nullable=0), flexible=0),
+    Message(
+        THROTTLE,
+        *ERROR,
+        Field(
+            "results",
+            Array(
+                (
+                    Field("user", STRING),
+                    *ERROR,
+                    Field("credential_infos", Array((Field("mechanism", INT8), Field("iterations", INT32)))),
+                )
+            ),
+        ),
+        flexible=0,
+    ),
 )

@@ -24,7 +24,6 @@ from kactl.model import Assignment, TopicPartition
 
 from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,
-    ALTER_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
@@ -38,7 +37,7 @@ _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 
 
 class PartitionHandlers:
-    """Handlers of the admin requests about partitions, features and users."""
+    """Handlers of the admin requests about partitions and features."""
 
     def __init__(self, controller: ServedController) -> None:
         self._controller = controller
@@ -49,7 +48,6 @@ class PartitionHandlers:
             ALTER_PARTITION_REASSIGNMENTS: self.on_alter_reassignments,
             LIST_PARTITION_REASSIGNMENTS: self.on_list_reassignments,
             UPDATE_FEATURES: self.on_update_features,
-            ALTER_USER_SCRAM_CREDENTIALS: self.on_alter_scram,
         }
 
     # -- elections -----------------------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ class PartitionHandlers:
             )
         }
 
-    # -- features and users --------------------------------------------------------------------------------------------
+    # -- features ------------------------------------------------------------------------------------------------------
 
     async def on_update_features(self, request: dict[str, Any], version: int) -> Values:
         try:
@@ -165,15 +163,6 @@ class PartitionHandlers:
             features = [update["feature"] for update in request["feature_updates"]]
             return {**fields, "results": [{"feature": feature, **fields} for feature in features]}
         return {"results": [{"feature": update.feature, **result(update.error, update.message)} for update in results]}
-
-    async def on_alter_scram(self, request: dict[str, Any], version: int) -> Values:
-        """Reject: kactl does not store passwords. A broker would forward the request back to this listener."""
-        users = dict.fromkeys(change["name"] for change in (*request["deletions"], *request["upsertions"]))
-        rejected = result(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "kactl does not store credentials: write them to ZooKeeper with kafka-configs",
-        )
-        return {"results": [{"user": user, **rejected} for user in users]}
 
 
 def _named(topics: list[dict[str, Any]], name: str, partitions: str) -> Iterable[TopicPartition]:

@@ -19,7 +19,6 @@ CREATE_ACLS: Final = 30
 DELETE_ACLS: Final = 31
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 ALTER_CLIENT_QUOTAS: Final = 49
-DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 
 _ACL_FILTER: Final = (
     Field("resource_type_filter", INT8),
@@ -133,28 +132,6 @@ ALTER_CLIENT_QUOTAS_API: Final = Api(
     ),
     Message(THROTTLE, Field("entries", Array((*ERROR, _ENTITY))), flexible=1),
 )
-DESCRIBE_USER_SCRAM_CREDENTIALS_API: Final = Api(
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
-    "DescribeUserScramCredentials",
-    0,
-    Message(Field("users", Array((Field("name", STRING),)), nullable=0), flexible=0),
-    Message(
-        THROTTLE,
-        *ERROR,
-        Field(
-            "results",
-            Array(
-                (
-                    Field("user", STRING),
-                    *ERROR,
-                    Field("credential_infos", Array((Field("mechanism", INT8), Field("iterations", INT32)))),
-                )
-            ),
-        ),
-        flexible=0,
-    ),
-)
-
 RELAYED_APIS: Final[dict[int, Api]] = {
     api.key: api
     for api in (
@@ -167,6 +144,5 @@ RELAYED_APIS: Final[dict[int, Api]] = {
         INCREMENTAL_ALTER_CONFIGS_API,
         DESCRIBE_CLIENT_QUOTAS_API,
         ALTER_CLIENT_QUOTAS_API,
-        DESCRIBE_USER_SCRAM_CREDENTIALS_API,
     )
 }

@@ -21,7 +21,6 @@ from .relayed_apis import (
     DELETE_ACLS,
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     FIND_COORDINATOR,
 )
 from .responses import result
@@ -118,5 +117,4 @@ RELAYED_CHECKS: Final[Mapping[int, Check]] = {
     INCREMENTAL_ALTER_CONFIGS: _on_configs(Operation.ALTER_CONFIGS, "responses"),
     DESCRIBE_CLIENT_QUOTAS: _on_cluster(Operation.DESCRIBE_CONFIGS, _as_a_whole),
     ALTER_CLIENT_QUOTAS: _on_cluster(Operation.ALTER_CONFIGS, _of_each("entries", "entries", "entity")),
-    DESCRIBE_USER_SCRAM_CREDENTIALS: _on_cluster(Operation.DESCRIBE, _as_a_whole),
 }

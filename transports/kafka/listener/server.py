@@ -49,6 +49,7 @@ from .responses import Handler
 from .served_controller import ServedController
 from .stream import Stream, shared_buffer
 from .topic_handlers import TopicHandlers
+from .user_handlers import UserHandlers, UserRecords
 
 log = logger(__name__)
 
@@ -100,7 +101,9 @@ class ListenerSettings(NamedTuple):
             authorized on the others.
         credentials: of kactl at the brokers, for requests that are relayed once they are authorized.
         audit: receives attempts to change something, and denials.
-        relays_unread: returns whether requests may be relayed unread now.
+        relays_unread: returns whether requests may be relayed unread now, and users changed, on listeners that allow
+            all: no broker authorizes.
+        users: the cluster's stored users; None if there are none.
     """
 
     partitions: int = 1
@@ -114,6 +117,7 @@ class ListenerSettings(NamedTuple):
     relays: bool = True
     credentials: BrokerCredentials | None = None
     relays_unread: Callable[[], bool] = lambda: True
+    users: UserRecords | None = None
     audit: Audit = no_audit
 
 
@@ -193,6 +197,7 @@ class KafkaListener:
                 controller, partitions=settings.partitions, replication_factor=settings.replication_factor
             ).handlers(),
             **PartitionHandlers(controller).handlers(),
+            **UserHandlers(controller, settings.users).handlers(),
         }
         # Shared by all connections of a listener.
         self._handlers = {
@@ -213,7 +218,9 @@ class KafkaListener:
             for name in self._sockets
             if (security := self._security(name)).authorizer is not None
         }
-        self._open = OpenListener(self._addresses.may_be if settings.checks_broker_addresses else None)
+        self._open = OpenListener(
+            self._addresses.may_be if settings.checks_broker_addresses else None, settings.relays_unread
+        )
         self._quotas = QuotaKeeper(
             settings.quotas,
             default_partitions=settings.partitions,

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from kactl.access import AclAuthorizer, Principal
 from kactl.errors import BadRequest, MalformedMessage
+from kactl.sasl.scram import Name
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.broker_handlers import BrokerHandlers
@@ -33,6 +34,7 @@ from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from kactl.transports.kafka.listener.relayed_authorization import RELAYED_CHECKS, Check
 from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
+from kactl.transports.kafka.listener.user_handlers import UserHandlers
 from kactl.transports.kafka.listener.verdict import Peer
 from tests.fuzz.files import run
 from tests.fuzz.target import Target, Violation
@@ -52,6 +54,14 @@ _HANDLED: Final = 16
 class _Refusing(dict[Any, Any]):
     def __missing__(self, kind: object) -> Any:
         return lambda _: BadRequest("all of it", "nothing is done here")
+
+
+class _Users:
+    async def scram_users(self, names: object) -> dict[str, dict[Name, int]]:
+        return {}
+
+    async def alter_scram(self, username: str, changes: object) -> bool:
+        return False
 
 
 KINDS: Final = APIS | RELAYED_APIS | CONFIG_APIS
@@ -159,5 +169,6 @@ def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
     relayed = {key: _denied(relayed_check) for key, relayed_check in RELAYED_CHECKS.items()}
     return {
         **relayed, **BrokerHandlers(controller).handlers(), **TopicHandlers(controller).handlers(),
-        **PartitionHandlers(controller).handlers(), **own.handlers(), **ConfigHandlers(controller.node_id).handlers(),
+        **PartitionHandlers(controller).handlers(), **UserHandlers(controller, _Users()).handlers(),
+        **own.handlers(), **ConfigHandlers(controller.node_id).handlers(),
     }  # fmt: skip

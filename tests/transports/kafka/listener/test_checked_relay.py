@@ -151,7 +151,6 @@ CASES: list[tuple[str, Any, Operations, list[Any]]] = [
     ),
     ("quotas", quota_filter(), [(CLUSTER, READS_CONFIGS)], [DENIED_CLUSTER]),
     ("new quota", quota_change(), [(CLUSTER, WRITES_CONFIGS)], [DENIED_CLUSTER]),
-    ("users", request_class(50, 0)(users=None), [(CLUSTER, Operation.DESCRIBE)], [DENIED_CLUSTER]),
 ]
 IDS = [name for name, *_ in CASES]
 

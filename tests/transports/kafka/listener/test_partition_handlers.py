@@ -228,13 +228,3 @@ async def test_features_are_rejected_as_a_whole_and_individually() -> None:
     assert answer.error_code is KioError.invalid_request
     assert "versioning is disabled" in answer.error_message
     assert [result.error_code for result in answer.results] == [KioError.invalid_request]
-
-
-async def test_credentials_are_not_supported() -> None:
-    controller = ControllerStub()
-    deletion = part(51, 0, "ScramCredentialDeletion")(name="ann", mechanism=1)
-    async with listening(controller) as (_, port), connected(port) as client:
-        answer = await client.ask(request_class(51, 0)(deletions=(deletion, deletion), upsertions=()))
-
-    assert [(result.user, result.error_code) for result in answer.results] == [("ann", KioError.unsupported_version)]
-    assert controller.requests == []
