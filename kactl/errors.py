@@ -9,6 +9,8 @@ A rejection that is normal in operation (a lost race for one row, no live replic
 import enum
 from typing import ClassVar
 
+from .runtime.escaping import harmless_lines
+
 
 class ErrorCode(enum.IntEnum):
     """Kafka's protocol error codes, as far as a controller uses them.
@@ -83,6 +85,10 @@ class KactlError(Exception):
     remedy: ClassVar[Remedy] = Remedy.REPORT
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     http_status: ClassVar[int] = 500
+
+    def __str__(self) -> str:
+        # Messages name topics, hosts, principals and files, and reach terminals by tracebacks, too.
+        return harmless_lines(super().__str__())
 
 
 # -- internal errors ------------------------------------------------------------------------------------------------

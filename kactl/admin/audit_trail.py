@@ -19,6 +19,7 @@ import anyio
 import msgspec
 
 from kactl.runtime.addresses import group_of
+from kactl.runtime.escaping import harmless_json
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
 
@@ -110,7 +111,9 @@ class AuditTrail:
         try:
             while self._pending:
                 batch = list(islice(self._pending, BATCH))
-                await run_in_thread(file.write, b"".join(msgspec.json.encode(each) + b"\n" for each in batch))
+                await run_in_thread(
+                    file.write, b"".join(harmless_json(msgspec.json.encode(each)) + b"\n" for each in batch)
+                )
                 for _ in batch:
                     self._pending.popleft()
             await run_in_thread(file.sync)

@@ -25,7 +25,7 @@ from kactl.messages import arguments
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant
 from kactl.runtime.error_id import log_error
-from kactl.runtime.escaping import escaped
+from kactl.runtime.escaping import escaped, harmless_json
 from kactl.runtime.logs import logger
 
 from . import dashboard_files, exposure, openapi, problem, versions
@@ -279,7 +279,7 @@ async def _answered(service: Service, route: Route, asked: ApiRequest[Any, Any, 
 
 
 def _encoded(reply: Reply) -> web.Response:
-    body = _encoder.encode(reply.answer)
+    body = harmless_json(_encoder.encode(reply.answer))
     return web.Response(body=body, status=reply.status, headers=reply.headers, content_type=JSON)
 
 
@@ -390,7 +390,7 @@ def response(
     """Returns the problem document of an error, with all headers even if no route matched."""
     document, own = problem.of(error, instance=instance, controller=controller, error_id=error_id)
     return web.Response(
-        body=_encoder.encode(document),
+        body=harmless_json(_encoder.encode(document)),
         status=document.status,
         headers={**HEADERS, **(headers or {}), **own},
         content_type=problem.CONTENT_TYPE,

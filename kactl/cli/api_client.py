@@ -17,7 +17,7 @@ import msgspec
 
 from kactl.admin.schema import LIMIT_MAX, Answer, PartitionInfo, PartitionPage, Problem, Question, TopicInfo, TopicPage
 
-from . import context_file, credentials
+from . import context_file, credentials, output
 from .exits import Exit, Failure, refused
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Api:
                 content = response.read()
             if self.verbose:
                 took_ms = (time.perf_counter() - started) * 1000
-                click.echo(f"{method} {server}{path} -> {response.status} in {took_ms:.0f} ms", err=True)
+                output.echo(f"{method} {server}{path} -> {response.status} in {took_ms:.0f} ms", err=True)
             if response.status not in (307, 308):
                 if response.status >= 400:
                     raise self.refusal(server, response.status, content)

@@ -138,7 +138,7 @@ def _confirm(settings: Settings, path: str, request: BrokerDrain) -> None:
     if preview.effect is None or not preview.effect.under_min_isr.count:
         return
     for line in _drained(preview)[:-1]:
-        click.echo(line, err=True)
+        output.echo(line, err=True)
     confirm("Continue?")
 
 

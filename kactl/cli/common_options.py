@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from . import context_file
+from . import context_file, output
 from .api_client import Api
 from .exits import Exit, Failure
 
@@ -87,7 +87,7 @@ class Settings:
     def note(self, text: str) -> None:
         """Print a remark to stderr, unless --quiet is given."""
         if not self.quiet:
-            click.echo(text, err=True)
+            output.echo(text, err=True)
 
     def form(self) -> str:
         """Returns the output format.

@@ -14,8 +14,7 @@ import msgspec
 
 from kactl.admin.schema import FieldError, Problem
 from kactl.errors import KactlError
-
-from . import output
+from kactl.runtime.escaping import harmless_json, harmless_lines
 
 
 class Exit(enum.IntEnum):
@@ -50,13 +49,24 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         # A message may contain text of log files: only its own line breaks are kept.
-        message = "\n".join(map(output.harmless, self.message.split("\n")))
+        message = harmless_lines(self.message)
         click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", file=file, err=file is None)
 
     def show_json(self) -> None:
         """Print the problem document to stderr, in one line."""
         document = {"title": "the command failed", "detail": self.message} if self.problem is None else self.problem
-        click.echo(msgspec.json.encode(document), err=True)
+        click.echo(harmless_json(msgspec.json.encode(document)), err=True)
+
+
+@contextlib.contextmanager
+def harmless_errors() -> Iterator[None]:
+    """Escape the messages of errors about the command line: patterns of a shell insert the names of files."""
+    try:
+        yield
+    except click.UsageError as error:
+        message = harmless_lines(error.format_message())
+        setattr(error, "format_message", lambda: message)  # noqa: B010 - a method of click's class
+        raise
 
 
 def of_system(error: OSError, name: str) -> Failure:

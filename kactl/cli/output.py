@@ -5,6 +5,7 @@ that they need. Lines are not wrapped, and colour is used on a terminal only.
 """
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import click
 import msgspec
 
 from kactl.runtime.escaping import harmless as harmless
+from kactl.runtime.escaping import harmless_json, harmless_lines
 from kactl.runtime.plural import count as count
 
 # Formats for programs.
@@ -24,6 +26,9 @@ GOOD: Final[dict[str, Any]] = {"fg": "green"}
 BAD: Final[dict[str, Any]] = {"fg": "red", "bold": True}
 WARN: Final[dict[str, Any]] = {"fg": "yellow"}
 PLAIN: Final[dict[str, Any]] = {}
+
+# Colours, which `click.style` adds. Tables remove them from the text of cells before.
+_STYLE: Final = re.compile("(\x1b\\[[0-9;]*m)")
 
 Cell = str | int | tuple[str, Mapping[str, Any]]
 
@@ -43,20 +48,30 @@ def pairs(values: Iterable[tuple[str, Cell]]) -> list[str]:
     cells = [(name, _split(cell)) for name, cell in values]
     width = max((len(name) for name, _ in cells), default=0)
     return [
-        f"{click.style(name.ljust(width), bold=True)}{GAP}{click.style(text, **style)}" for name, (text, style) in cells
+        f"{click.style(harmless(name).ljust(width), bold=True)}{GAP}{click.style(text, **style)}"
+        for name, (text, style) in cells
     ]
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text without colours. Every output of a command is by this function or one of those below."""
+    click.echo(harmless_lines(text), err=err, nl=nl)
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines to stdout; without colour unless it is a terminal."""
     text = "\n".join(lines)
     if text:
-        click.echo(text)
+        click.echo("".join(map(_styled, _STYLE.split(text))))
+
+
+def _styled(part: str) -> str:
+    return part if _STYLE.fullmatch(part) else harmless_lines(part)
 
 
 def print_json(value: Any) -> None:
     """Print one indented document."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    click.echo(harmless_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def print_data(form: str, document: Any, lines: Iterable[Any] | None = None) -> None:
@@ -85,7 +100,7 @@ def print_yaml(value: Any) -> None:
 def print_jsonl(values: Iterable[Any]) -> None:
     """Print one document per line."""
     for value in values:
-        click.echo(msgspec.json.encode(value))
+        click.echo(harmless_json(msgspec.json.encode(value)))
 
 
 def numbers(values: Iterable[int]) -> str:

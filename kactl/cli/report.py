@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kactl.runtime.escaping import harmless_lines
 from kactl.runtime.private_files import open_private
 
 from . import output
@@ -262,7 +263,8 @@ def _write(
         return None
     from kactl.forensics.storage import Location
 
-    content = render(result, moments).encode("utf-8", "backslashreplace")
+    # Names of files, topics and hosts may contain what a terminal obeys, or a reader of the page is misled by.
+    content = harmless_lines(render(result, moments)).encode()
     path = Path(file)
     is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
     try:

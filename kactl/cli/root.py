@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from . import output
 from .common_options import OUTPUTS, Settings, with_options
-from .exits import Exit, Failure
+from .exits import Exit, Failure, harmless_errors
 
 
 class Entry(NamedTuple):
@@ -108,9 +108,14 @@ class Root(click.Group):
         super().__init__(*arguments, **named)
         self.commands = Commands()
 
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with harmless_errors():
+            return super().make_context(*arguments, **named)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with harmless_errors():
+                return super().invoke(ctx)
         except Failure as failure:
             if ctx.ensure_object(Settings).output in output.DATA:
                 failure.show_json()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kactl.runtime.escaping import harmless_lines
+
 from . import output
 from .common_options import FORMS, Settings, with_options
 from .exits import Exit, Failure
@@ -227,9 +229,9 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(map(harmless_lines, names))
     for row in rows:
-        writer.writerow("" if value is None else _text(value) for value in row)
+        writer.writerow("" if value is None else harmless_lines(_text(value)) for value in row)
 
 
 def _cell(value: Any) -> str:

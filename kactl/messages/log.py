@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from kactl.model import PartitionState, ReplicaState
+from kactl.runtime.escaping import harmless_json
 
 PartitionStateName = Literal["new", "online", "offline", "absent"]
 ReplicaStateName = Literal[
@@ -292,12 +293,12 @@ def encode(event: AnyEvent) -> bytes:
     """Returns an event in JSON, without a newline."""
     with_states = _WITH_STATES.get(type(event))
     if with_states is None:
-        return _ENCODER.encode(event)
+        return harmless_json(_ENCODER.encode(event))
     record, names, position = with_states
     # By position: a keyword for each field would double the time.
     values = list(msgspec.structs.astuple(event))
     values[position], values[position + 1] = names[values[position]], names[values[position + 1]]
-    return _ENCODER.encode(record(*values))
+    return harmless_json(_ENCODER.encode(record(*values)))
 
 
 def decode(line: bytes | str) -> AnyEvent:

@@ -5,6 +5,8 @@ terminal obeys, and marks that reverse the reading direction. All of these are c
 rejects: control and format characters, line separators, lone surrogates and unassigned code points.
 """
 
+import json
+import re
 from typing import Final
 
 # The longest `reason` that the admin API accepts; names of topics and clients are shorter.
@@ -35,6 +37,31 @@ def harmless(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def harmless_lines(text: str) -> str:
+    """As `harmless`, for text of several lines and with tabs, which stay: pages, remarks, error messages, CSV."""
+    return text if text.isprintable() else "".join(map(_harmless_part, re.split("([\n\t])", text)))
+
+
+def _harmless_part(text: str) -> str:
+    return text if text in ("\n", "\t") else harmless(text)
+
+
+def harmless_json(document: bytes) -> bytes:
+    """Escape what is not printable in a document in JSON: a program reads the same values, and a terminal obeys none.
+
+    Encoders of JSON escape control characters of ASCII, and neither DEL and C1 nor marks of direction.
+    """
+    if document.isascii() and b"\x7f" not in document:
+        return document
+    return "\n".join(_json_line(line) for line in document.decode().split("\n")).encode()
+
+
+def _json_line(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1].replace("\x7f", "\\u007f") for c in line)
 
 
 def _code(character: str) -> str:

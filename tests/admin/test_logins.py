@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
+import anyio
 import msgspec
 import pytest
 
@@ -226,8 +227,45 @@ def test_code_is_forgotten_after_a_minute() -> None:
 
 
 def test_codes_are_bounded() -> None:
-    codes: LoginCodes[int] = LoginCodes()
-    made = [codes.make(number) for number in range(CODES_MAX + 1)]
+    codes: LoginCodes[str] = LoginCodes()
+    made = [codes.make("ada") for _ in range(CODES_MAX + 1)]
 
     assert codes.take(made[0]) is None
-    assert codes.take(made[1]) == 1
+    assert codes.take(made[1]) == "ada"
+
+
+async def test_client_cannot_push_out_the_code_of_another(page: Page) -> None:
+    code = await page.code(page.token.text)
+    other = new_token("other", Role.OPERATOR, random=secrets.token_bytes(37), now_ms=0, expires_ms=None)
+    write_tokens(page.file, [page.token.record, other.record])
+    with anyio.fail_after(PATIENCE_S):
+        while await page.status(other.text) != 200:  # the server reads the file again
+            pass
+
+    for _ in range(CODES_MAX + 1):
+        await page.code(other.text)
+
+    assert await page.ticket(code)
+
+
+def test_a_thousand_codes_of_one_client_leave_those_of_another() -> None:
+    codes: LoginCodes[str] = LoginCodes()
+    code = codes.make("ada")
+
+    for _ in range(1_001):
+        codes.make("eve")
+
+    assert codes.take(code) == "ada"
+    assert codes.held == CODES_MAX
+
+
+def test_expired_codes_are_removed() -> None:
+    now_s = 100.0
+    codes: LoginCodes[int] = LoginCodes(lambda: now_s)
+    for client in range(100):
+        codes.make(client)
+    now_s += LIFETIME_S
+
+    codes.make(0)
+
+    assert codes.held == 1

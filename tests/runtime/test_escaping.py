@@ -1,10 +1,13 @@
 """External text stays on one line and contains no terminal control sequences."""
 
+import re
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.runtime.escaping import TEXT_LENGTH_MAX, escaped, harmless
+from kactl.runtime.escaping import TEXT_LENGTH_MAX, escaped, harmless, harmless_json, harmless_lines
 
 # C0, DEL and C1, line and paragraph separators, and the marks that change the reading direction.
 CONTROLS = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\u2028", "\u2029"]
@@ -41,3 +44,25 @@ def test_result_is_printable_and_bounded(text: str) -> None:
     assert shown.isprintable()
     assert len(shown) <= 10 * len("\\U00000000") + len("... (1000 more characters)")
     assert harmless(text).isprintable()
+
+
+@given(st.text())
+def test_lines_stay_and_are_printable(text: str) -> None:
+    shown = harmless_lines(text)
+
+    kept = [re.split(r"([\n\t])", each)[1::2] for each in (text, shown)]
+    assert kept[0] == kept[1]
+    assert re.sub(r"[\n\t]", "", shown).isprintable()
+    assert len(shown) == len(text)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+)
+def test_json_is_printable_and_has_the_same_values(value: dict[str, str]) -> None:
+    document = harmless_json(msgspec.json.format(msgspec.json.encode(value)))
+
+    assert msgspec.json.decode(document) == value
+    assert all(line.isprintable() for line in document.decode().split("\n"))

@@ -17,13 +17,21 @@ function filled(element, attributes, children) {
       element.setAttribute(key, value === true ? "" : value);
     }
   }
-  element.append(...children.flat(Infinity).filter((child) => child != null));
+  element.append(...shown(children));
   return element;
+}
+
+/** Returns the children that there are. Characters that mislead a reader are replaced: controls and marks of direction. */
+function shown(children) {
+  return children
+    .flat(Infinity)
+    .filter((child) => child != null)
+    .map((child) => (typeof child === "string" ? child.replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, "\ufffd") : child));
 }
 
 /** Replaces the children of an element. */
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child != null));
+  element.replaceChildren(...shown(children));
 }
 
 /** Returns a table with a caption. Cells are text or nodes; columns with `number: true` are aligned to the right. */

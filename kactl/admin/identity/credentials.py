@@ -55,7 +55,9 @@ class Credentials:
         self._versions: _Versions = (None, None, None)
         self._followed: dict[asyncio.Event, Callable[[int], bool]] = {}
         # Of a client, as the server describes it.
-        self.codes: LoginCodes[Any] = LoginCodes()
+        self.codes: LoginCodes[Any] = LoginCodes(
+            owner=lambda client: (client.principal.label, client.token and client.token.id)
+        )
         self._now_ms = 0
         self._looking = asyncio.Lock()
         self._looks = 0

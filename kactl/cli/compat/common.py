@@ -13,9 +13,11 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
+from kactl.cli import output
 from kactl.cli.api_client import Api
 from kactl.cli.common_options import DEFAULT_SERVER, Settings
 from kactl.cli.exits import Failure
+from kactl.runtime.escaping import harmless_lines
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
@@ -39,7 +41,7 @@ class KafkaUsage(click.UsageError):
     exit_code = FAILED
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.format_message(), file=file, err=file is None)
+        click.echo(harmless_lines(self.format_message()), file=file, err=file is None)
         if self.ctx is not None:
             click.echo(self.ctx.get_usage(), file=file, err=file is None)
 
@@ -57,7 +59,7 @@ class KafkaTool(click.Command):
         try:
             return super().invoke(ctx)
         except Failure as failure:
-            click.echo(message_of(failure), err=True)
+            output.echo(message_of(failure), err=True)
         except click.UsageError as error:
             raise KafkaUsage(error.format_message(), ctx) from None
         ctx.exit(FAILED)
@@ -76,9 +78,9 @@ def api(bootstrap_server: str | None, zookeeper: str | None, command_config: str
     """Returns a client of the server that the options select."""
     settings = click.get_current_context().ensure_object(Settings)
     if zookeeper is not None:
-        click.echo("warning: --zookeeper is ignored: the server of kactl has the address of the store", err=True)
+        output.echo("warning: --zookeeper is ignored: the server of kactl has the address of the store", err=True)
     if command_config is not None:
-        click.echo("warning: --command-config is ignored: kactl uses none of its settings", err=True)
+        output.echo("warning: --command-config is ignored: kactl uses none of its settings", err=True)
     is_set = settings.server != DEFAULT_SERVER or "KACTL_SERVER" in os.environ
     if bootstrap_server is not None and not is_set:
         first = bootstrap_server.split(",")[0]
@@ -88,7 +90,7 @@ def api(bootstrap_server: str | None, zookeeper: str | None, command_config: str
 
 def fail(line: str) -> None:
     """Print a line to stdout and exit with code 1, as Kafka's tools do."""
-    click.echo(line)
+    output.echo(line)
     click.get_current_context().exit(FAILED)
 
 

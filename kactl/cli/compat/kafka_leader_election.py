@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName
+from kactl.cli import output
 from kactl.cli.common_options import own_reason
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import NamesFile, content_of, decoded, names_of
@@ -94,18 +95,18 @@ def _print(kind: str, results: tuple[ElectionResult, ...]) -> None:
         by_outcome[result.outcome].append(result)
     if by_outcome["ok"]:
         named = ", ".join(map(_name, by_outcome["ok"]))
-        click.echo(f"Successfully completed leader election ({kind.upper()}) for partitions {named}")
+        output.echo(f"Successfully completed leader election ({kind.upper()}) for partitions {named}")
     if by_outcome["not_needed"]:
         named = ", ".join(map(_name, by_outcome["not_needed"]))
-        click.echo(f"Valid replica already elected for partitions {named}")
+        output.echo(f"Valid replica already elected for partitions {named}")
     for result in by_outcome["failed"]:
         exception = _EXCEPTIONS.get(result.error_name, result.error_name)
-        click.echo(
+        output.echo(
             f"Error completing leader election ({kind.upper()}) for partition: {_name(result)}: "
             f"{exception}: {result.message}"
         )
     if by_outcome["failed"]:
-        click.echo(f"{len(by_outcome['failed'])} replica(s) could not be elected", err=True)
+        output.echo(f"{len(by_outcome['failed'])} replica(s) could not be elected", err=True)
         click.get_current_context().exit(FAILED)
 
 

@@ -16,6 +16,7 @@ from kactl.admin.schema import (
     ReassignmentResult,
     ReassignmentTarget,
 )
+from kactl.cli import output
 from kactl.cli.api_client import Api
 from kactl.cli.common_options import TIMEOUT_S_MAX
 from kactl.cli.exits import Failure
@@ -77,8 +78,8 @@ def _generate(server: Api, given: dict[str, Any]) -> None:
         Targeted(item.topic, item.partition, planned.get((item.topic, item.partition), item.replicas))
         for item in current
     ]
-    click.echo(f"Current partition replica assignment\n{file_content(current)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{file_content(proposed)}")
+    output.echo(f"Current partition replica assignment\n{file_content(current)}\n")
+    output.echo(f"Proposed partition reassignment configuration\n{file_content(proposed)}")
 
 
 def _execute(server: Api, given: dict[str, Any]) -> None:
@@ -92,19 +93,19 @@ def _execute(server: Api, given: dict[str, Any]) -> None:
         )
     if unknown := sorted({broker for item in wanted for broker in item.replicas} - _live(server)):
         raise Failure(f"Unknown broker id {unknown[0]}")
-    click.echo(f"Current partition replica assignment\n\n{file_content(_current(server, wanted))}\n")
-    click.echo("Save this to use as the --reassignment-json-file option during rollback")
+    output.echo(f"Current partition replica assignment\n\n{file_content(_current(server, wanted))}\n")
+    output.echo("Save this to use as the --reassignment-json-file option during rollback")
     request = _targets(wanted)
     answer = server.post("/v1/reassignments", ReassignmentRequest(partitions=request), ReassignmentAnswer)
     _fail_for("Error reassigning partition(s):", answer.results)
-    click.echo(f"Successfully started partition reassignment{_s(request)} for {_names(request)}")
+    output.echo(f"Successfully started partition reassignment{_s(request)} for {_names(request)}")
 
 
 def _verify(server: Api, given: dict[str, Any]) -> None:
     progress = standings(server, _targets(targets(given)))
-    click.echo("Status of partition reassignment:")
+    output.echo("Status of partition reassignment:")
     for item in sorted(progress, key=lambda standing: (standing.topic, standing.partition)):
-        click.echo(_status(item))
+        output.echo(_status(item))
     click.echo()  # Kafka's tool reports throttles after this line; kactl has none
 
 
@@ -131,24 +132,24 @@ def _cancel(server: Api, given: dict[str, Any]) -> None:
         answer = server.post("/v1/reassignments", ReassignmentRequest(partitions=running), ReassignmentAnswer)
         failed = [item for item in answer.results if item.outcome == "failed"]
         _fail_for(f"Error cancelling partition reassignment{_s(failed)} for:", failed)
-        click.echo(f"Successfully cancelled partition reassignment{_s(running)} for: {_names(running)}")
+        output.echo(f"Successfully cancelled partition reassignment{_s(running)} for: {_names(running)}")
     else:
-        click.echo("None of the specified partition reassignments are active.")
+        output.echo("None of the specified partition reassignments are active.")
     # kactl moves no replicas between log directories. Kafka's tool prints this line without a newline, too.
-    click.echo("None of the specified partition moves are active.", nl=False)
+    output.echo("None of the specified partition moves are active.", nl=False)
 
 
 def _list(server: Api, given: dict[str, Any]) -> None:
     running = server.get("/v1/reassignments", ReassignmentList).items
     if not running:
-        click.echo("No partition reassignments found.")
+        output.echo("No partition reassignments found.")
         return
-    click.echo("Current partition reassignments:")
+    output.echo("Current partition reassignments:")
     for item in running:
         line = f"{item.topic}-{item.partition}: replicas: {_joined(item.replicas)}."
         line += f" adding: {_joined(item.adding)}." if item.adding else ""
         line += f" removing: {_joined(item.removing)}." if item.removing else ""
-        click.echo(line)
+        output.echo(line)
 
 
 def _partitions(server: Api, topic: str) -> list[PartitionInfo]:

@@ -16,6 +16,7 @@ from kactl.admin.schema import (
     TopicDetail,
     TopicInfo,
 )
+from kactl.cli import output
 from kactl.cli.api_client import Api, Query, quoted
 from kactl.cli.common_options import own_reason
 from kactl.cli.describe_lines import describe_lines, partition_line
@@ -68,7 +69,7 @@ def topics(*, bootstrap_server: str | None, command_config: str | None, zookeepe
 
 
 def _list(server: Api, given: dict[str, Any]) -> None:
-    click.echo("\n".join(_named(server, given)))  # an empty line if there are none
+    output.echo("\n".join(_named(server, given)))  # an empty line if there are none
 
 
 def _create(server: Api, given: dict[str, Any]) -> None:
@@ -81,7 +82,7 @@ def _create(server: Api, given: dict[str, Any]) -> None:
         config=overrides(given["config"]),
     )
     if "." in name or "_" in name:
-        click.echo(_COLLIDES)
+        output.echo(_COLLIDES)
     check_counts(request.partitions, request.replication_factor)
     try:
         server.post("/v1/topics", request, TopicCreated)
@@ -91,7 +92,7 @@ def _create(server: Api, given: dict[str, Any]) -> None:
         if not given["if_not_exists"]:
             raise Failure(f"Topic '{name}' already exists.") from None
         return
-    click.echo(f"Created topic {name}.")
+    output.echo(f"Created topic {name}.")
 
 
 def _delete(server: Api, given: dict[str, Any]) -> None:
@@ -122,16 +123,16 @@ def _describe(server: Api, given: dict[str, Any]) -> None:
         info = msgspec.structs.replace(known, replication_factor=factor)
         if given["topics_with_overrides"]:
             if config:
-                click.echo(next(describe_lines(info, config, [])))
+                output.echo(next(describe_lines(info, config, [])))
             continue
         partitions, _ = server.partitions({"topic": info.name})
         if not any(given[report] for report in REPORTS):
-            click.echo("\n".join(describe_lines(info, config, partitions)))
+            output.echo("\n".join(describe_lines(info, config, partitions)))
             continue
         min_isr = int(config.get("min.insync.replicas", "1"))
         for partition in partitions:
             if _is_reported(partition, given, min_isr):
-                click.echo(partition_line(partition, deleting=info.deleting))
+                output.echo(partition_line(partition, deleting=info.deleting))
 
 
 def _is_reported(partition: PartitionInfo, given: dict[str, Any], min_isr: int) -> bool:
@@ -154,7 +155,7 @@ def _described_topics(server: Api, given: dict[str, Any]) -> list[TopicInfo]:
     if given["topic_id"] is None:
         return [known[name] for name in _named(server, given, must_exist=not given["if_exists"])]
     if given["topic"] is not None and given["if_exists"]:
-        click.echo(
+        output.echo(
             "Only topic id will be used when both --topic and --topic-id are specified and topicId is not "
             "Uuid.ZERO_UUID"
         )
