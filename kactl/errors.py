@@ -9,8 +9,6 @@ A rejection that is normal in operation (a lost race for one row, no live replic
 import enum
 from typing import ClassVar
 
-from .runtime.escaping import harmless_lines
-
 
 class ErrorCode(enum.IntEnum):
     """Kafka's protocol error codes, as far as a controller uses them.
@@ -88,7 +86,10 @@ class KactlError(Exception):
 
     def __str__(self) -> str:
         # Messages name topics, hosts, principals and files, and reach terminals by tracebacks, too.
-        return harmless_lines(super().__str__())
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 # -- internal errors ------------------------------------------------------------------------------------------------

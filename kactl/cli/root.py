@@ -148,8 +148,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 server unreachable, 4 a check fails, 5 a check "
-    "warns (status), 6 not the controller, a stale epoch or version, or not confirmed.",
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 server unreachable, 4 a check fails (status), 5 a check "
+    "warns (status --warn-as-error), 6 not the controller, a stale epoch or version, or not confirmed.",
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 @with_options(OUTPUTS)

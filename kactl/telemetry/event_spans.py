@@ -15,6 +15,7 @@ span has links to theirs: it may carry out many requests, and has begun before i
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
@@ -155,6 +156,10 @@ def _partitions(request: Request) -> int:
 
 def _status(response: Response) -> str:
     error = getattr(response, "error", 0)
-    if not error and isinstance(response, LeaderAndIsrResponse) and response.partitions.error.any():
-        return "PARTITION_ERRORS"
+    if not error and isinstance(response, LeaderAndIsrResponse):
+        # A row whose leader epoch the broker knows already is answered with this code. It is no error for Kafka's
+        # controller either: a failover announces new leaders first, and the same rows once more without dead replicas.
+        known = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+        if not np.isin(response.partitions.error, known).all():
+            return "PARTITION_ERRORS"
     return _ERROR_NAMES.get(error, str(error))

@@ -4,13 +4,17 @@ from collections import Counter
 from functools import partial
 
 import anyio
+import numpy as np
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.channel import RETRY_BACKOFF_MS
+from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsrResponse, PartitionErrors
 from kactl.model import TopicPartition
+from kactl.telemetry.event_spans import _status
 from kactl.telemetry.event_trace import EventTrace
 from tests.support.clocks import settle
 from tests.support.controller_harness import world
@@ -73,6 +77,38 @@ async def test_failure_of_a_broker_is_one_tree() -> None:
         assert brokers == {2, 3}
         (event,) = {event.because.event for event in w.controller.elections(limit=1)}
         assert attributes["kactl.event.id"] == event
+
+
+async def test_requests_of_a_healthy_failover_bear_no_error() -> None:
+    traced = Traced()
+    async with world(1, 2, 3, tracer_provider=traced.provider) as w:
+        await w.create("t", [[1, 2, 3], [2, 3, 1], [2, 1, 3]])
+        traced.exporter.clear()
+
+        await w.stop(1)
+
+        requests = Counter(
+            (span.name, (span.attributes or {})["rpc.response.status_code"])
+            for span in traced.spans()
+            if span.name in ("LeaderAndIsr", "UpdateMetadata")
+        )
+        assert {status for _, status in requests} == {"NONE"}
+        assert requests["LeaderAndIsr", "NONE"] > 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "status"),
+    [
+        ([ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH], "NONE"),
+        ([ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR], "PARTITION_ERRORS"),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "PARTITION_ERRORS"),
+    ],
+)
+def test_row_of_a_known_epoch_is_no_error(errors: list[ErrorCode], status: str) -> None:
+    numbers = np.arange(len(errors), dtype=np.int32)
+    rows = PartitionErrors(topics=("t",), topic=numbers * 0, partition=numbers, error=np.array(errors, np.int16))
+
+    assert _status(LeaderAndIsrResponse(error=0, partitions=rows)) == status
 
 
 async def test_times_of_spans_are_those_of_the_stages() -> None:
