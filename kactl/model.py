@@ -6,6 +6,8 @@ Immutable values that compare by content and do not depend on storage. The contr
 
 import enum
 import re
+from collections import Counter
+from collections.abc import Collection
 from typing import Final, Literal, Self
 
 import msgspec
@@ -201,6 +203,22 @@ class Broker(msgspec.Struct, frozen=True):
     session: Literal["store", "controller"] = "store"
     handover_wait_ms: int = 0
     peer: Endpoint | None = None
+
+    def listed_among(self, brokers: Collection["Broker"]) -> "Broker":
+        """Returns this entry of a controller as it is listed among `brokers`: with a rack exactly if all of them have
+        one, and otherwise with none.
+
+        Brokers place replicas on every entry of the list, and refuse a list in which only some have racks. The rack is
+        this entry's own. Without one it is the rack with the most brokers, and the first by name of several: most
+        brokers share the replicas that are placed on the controller and have to move to another broker of that rack.
+
+        Source: AdminUtils.assignReplicasToBrokers.
+        """
+        counts = Counter(broker.rack for broker in brokers)
+        rack = None
+        if counts and None not in counts:
+            rack = self.rack or min(counts, key=lambda rack: (-counts[rack], str(rack)))
+        return self if rack == self.rack else msgspec.structs.replace(self, rack=rack)
 
     def in_remote_session(self, incarnation: bytes, timeout_ms: int, *, epoch: int = NO_EPOCH) -> "Broker":
         """Returns the registration of an incarnation in a session with the controller."""

@@ -207,7 +207,7 @@ class BrokerEvents(Handlers):
         now = await self.store.broker(event.broker)
         if known is None or now is None or now.epoch != known.epoch:
             return
-        if (now.endpoints, now.features) == (known.endpoints, known.features):
+        if (now.endpoints, now.features, now.rack) == (known.endpoints, known.features, known.rack):
             return
         self.cluster.add_brokers([now])
         # Send requests to the new endpoints.

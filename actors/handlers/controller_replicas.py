@@ -65,7 +65,8 @@ class Hosting(Handlers):
         listed = np.isin(table.rows_at(Names(fresh.topics, fresh.topic, fresh.partition)), row_numbers)
         same = np.array([topic is not None and topic.ref == ref for ref, topic in known], np.bool_)
         self.cluster.put_assignments(fresh.take(listed & same[fresh.topic]))
-        changed = rewritten(dict(fresh.items()), controllers=controllers, load=self._load())
+        racks = {broker.id: broker.rack for broker in self.cluster.brokers.values()}
+        changed = rewritten(dict(fresh.items()), controllers=controllers, load=self._load(), racks=racks)
         for ref in loaded.topics:
             await self._write(
                 ref, loaded, {name: assignment for name, assignment in changed.items() if name.topic == ref.name}

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 def listed_as(config: Config) -> Broker | None:
     """Returns the controller's entry in the list of brokers; None if it has none."""
-    advertised = config.kafka.advertised
-    return Broker(config.node_id, NO_EPOCH, advertised) if advertised else None
+    kafka = config.kafka
+    return (
+        Broker(config.node_id, NO_EPOCH, kafka.advertised, kafka.controller_rack or None) if kafka.advertised else None
+    )
 
 
 @contextlib.contextmanager

@@ -155,7 +155,8 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
         request_timeout_ms=config.controller.controller_socket_timeout,
         credentials=broker_credentials(config),
     )
-    store = zookeeper_store(config.store)
+    own_entry = listed_as(config)
+    store = zookeeper_store(config.store, own_entry if level.controller_in_registrations else None)
     network = network_of(config, provider) if config.network.listen else None
     certificates, reloads = certificates_of(network), Reloads()
     async with exporting(config) as tracer_provider:
@@ -166,7 +167,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 transport=transport if network is None else None,
                 network=None if network is None else BesideKafka(network, transport),
                 level=level,
-                listed_as=listed_as(config),
+                listed_as=own_entry,
                 meter_provider=provider,
                 tracer_provider=tracer_provider,
             )

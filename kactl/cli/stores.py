@@ -54,8 +54,11 @@ def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Cal
     )
 
 
-def zookeeper_store(store: StoreConfig) -> "ZooKeeperStore":
+def zookeeper_store(store: StoreConfig, listed_as: Broker | None = None) -> "ZooKeeperStore":
     """Returns a client of the store of a cluster of Kafka brokers.
+
+    Args:
+        listed_as: see `ZooKeeperStore`.
 
     Raises:
         BadConfig: a file that the configuration names cannot be read.
@@ -75,6 +78,7 @@ def zookeeper_store(store: StoreConfig) -> "ZooKeeperStore":
         password=_password(store),
         scheme=store.auth_scheme,
         set_acl=None if store.set_acl == "auto" else store.set_acl,
+        listed_as=listed_as,
     )
 
 

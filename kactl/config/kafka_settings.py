@@ -83,6 +83,8 @@ class KafkaConfig(Section, frozen=True):
         advertised_listeners: addresses under which brokers reach kactl, if they differ; in the same form.
         visible_on: names of the listeners on which brokers list kactl as one of them, so that clients that look for the
             controller find it; None for all.
+        controller_rack: the rack of kactl's own entry there, in place of one that kactl chooses; used while all brokers
+            have racks.
         controller_ids: ids of kactl's other instances, present or future: no replica is placed on them.
         num_partitions, default_replication_factor: defaults for topics that tools create. Kafka's names.
         min_insync_replicas: `min.insync.replicas` in the brokers' own files; kactl sees overrides of topics and the
@@ -121,6 +123,7 @@ class KafkaConfig(Section, frozen=True):
     listeners: tuple[str, ...] = ()
     advertised_listeners: tuple[str, ...] = ()
     visible_on: tuple[str, ...] | None = None
+    controller_rack: str = ""
     controller_ids: tuple[Annotated[int, Meta(ge=0, le=INT32_MAX)], ...] = ()
     num_partitions: Annotated[int, Meta(ge=1, le=50_000)] = 1
     default_replication_factor: Annotated[int, Meta(ge=1, le=INT16_MAX)] = 1

@@ -79,6 +79,11 @@ class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
         return self >= ProtocolLevel(2, 7, 2)
 
     @property
+    def controller_in_registrations(self) -> bool:
+        """Whether brokers may look for the controller among the registrations: those up to 2.8 do."""
+        return self < ProtocolLevel(3, 0)
+
+    @property
     def topic_ids(self) -> bool:
         """Whether topics have ids."""
         return self >= ProtocolLevel(2, 8)

@@ -2,12 +2,13 @@
 
 Brokers that create topics place replicas on every entry of their list of brokers. One entry may be a controller's,
 which is listed only so that clients find it and holds no replicas. An assignment can be changed as long as no broker
-has acted on it. The controller is replaced by the broker with the fewest replicas that is not in the list yet; if there
-is none, the list becomes shorter.
+has acted on it. The controller is replaced by a broker that is not in the list yet: of a rack that the list lacks if
+there is one, and of these the broker with the fewest replicas. If there is none, the list becomes shorter.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from kactl.model import Assignment, TopicPartition
 
@@ -17,6 +18,7 @@ def rewritten(
     *,
     controllers: Collection[int],
     load: Mapping[int, int],
+    racks: Mapping[int, str | None] = MappingProxyType({}),
 ) -> dict[TopicPartition, Assignment]:
     """Returns the changed assignments: those that name a controller, without it.
 
@@ -24,6 +26,7 @@ def rewritten(
         controllers: ids that hold no replicas.
         load: number of replicas of each live broker; at equal load the lowest id is chosen. Each choice counts as load
             of the next ones.
+        racks: of the brokers that have one.
 
     Returns:
         The changed assignments. A partition is left out, and stays as it is, if there is no broker for it.
@@ -40,7 +43,8 @@ def rewritten(
                 free = load_of.keys() - taken
                 if not free:
                     continue
-                broker = min(free, key=lambda broker: (load_of[broker], broker))
+                filled = {racks.get(broker) for broker in taken}
+                broker = min(free, key=lambda broker: (racks.get(broker) in filled, load_of[broker], broker))
                 taken.add(broker)
                 load_of[broker] += 1
             replicas.append(broker)

@@ -87,13 +87,13 @@ class Cluster:
         recovery: whether uncleanly elected leaders are instructed to recover (protocol level 3.2 and above).
         listed_as: the entry of this controller in the list of brokers that UpdateMetadata carries, for clients that
             look for the controller there; None if brokers receive only the controller's id. The entry does not make
-            this controller a broker, and it holds no replica.
+            this controller a broker, and it holds no replica. See `Broker.listed_among` for its rack.
     """
 
     def __init__(self, controller_id: int, *, recovery: bool = True, listed_as: Broker | None = None) -> None:
         self.controller_id = controller_id
         self.recovery = recovery
-        self.listed_as = listed_as
+        self._listed_as = listed_as
         self.reset()
 
     def reset(self) -> None:
@@ -112,6 +112,7 @@ class Cluster:
         self._drained: set[int] = set()
         self._fenced: frozenset[int] = frozenset()
         self._live_brokers: LiveBrokers | None = None
+        self.listed_as = self._listed_as
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
         # Topics with a blocked deletion, and the reasons. Only topics that are queued for deletion.
@@ -205,15 +206,19 @@ class Cluster:
                 self.leads_later.pop(broker, None)
         self._brokers |= added
         self._brokers = dict(sorted(self._brokers.items()))
-        self._live_brokers = None
-        self.holds.brokers_changed(self._brokers.values())
+        self._brokers_changed()
 
     def remove_brokers(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             self._brokers.pop(broker, None)
             self.leads_later.pop(broker, None)
             self.replica_reports.forget(broker)
+        self._brokers_changed()
+
+    def _brokers_changed(self) -> None:
         self._live_brokers = None
+        if self._listed_as is not None:
+            self.listed_as = self._listed_as.listed_among(self._brokers.values())
         self.holds.brokers_changed(self._brokers.values())
 
     def mark_shutting_down(self, broker: int, shutting_down: bool = True, *, drained: bool = False) -> None:

@@ -192,6 +192,7 @@ ca = "{self._authority.cert}"
         client = KazooClient(self.zookeeper.connect(CHROOT))
         client.start()
         nodes = {int(name): client.get(f"/brokers/ids/{name}")[0] for name in client.get_children("/brokers/ids")}
+        nodes = {broker: data for broker, data in nodes.items() if b'"kactl"' not in data}
         client.stop()
         client.close()
         return {

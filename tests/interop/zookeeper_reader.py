@@ -56,8 +56,9 @@ class ZooKeeperReader:
             return []
 
     def registered(self) -> set[int]:
-        """Return the ids of the brokers that have a session."""
-        return set(map(int, self.children("/brokers/ids")))
+        """Return the ids of the brokers that have a session, without the entry of a controller."""
+        nodes = {name: self.json(f"/brokers/ids/{name}") or {} for name in self.children("/brokers/ids")}
+        return {int(name) for name, node in nodes.items() if "kactl" not in node}
 
     def holder(self) -> tuple[int | None, int]:
         """Return the id of the controller (None if there is none) and the latest controller epoch."""

@@ -10,8 +10,8 @@ KACTL = 900
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def placed(*replicas: int, load: dict[int, int]) -> tuple[int, ...] | None:
-    changed = rewritten({ORDERS_0: Assignment(replicas)}, controllers={KACTL}, load=load)
+def placed(*replicas: int, load: dict[int, int], racks: dict[int, str | None] | None = None) -> tuple[int, ...] | None:
+    changed = rewritten({ORDERS_0: Assignment(replicas)}, controllers={KACTL}, load=load, racks=racks or {})
     return changed[ORDERS_0].replicas if changed else None
 
 
@@ -25,6 +25,17 @@ def test_replacement_keeps_the_position_in_the_list() -> None:
 
 def test_lowest_id_is_chosen_at_equal_load() -> None:
     assert placed(KACTL, load={3: 1, 2: 1}) == (2,)
+
+
+def test_replacement_is_of_a_rack_that_the_list_lacks() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: "a", 5: "c"}
+
+    assert placed(KACTL, 1, 2, load={1: 0, 2: 0, 3: 7, 4: 0, 5: 6}, racks=racks) == (5, 1, 2)
+    assert placed(1, 2, KACTL, 3, load={1: 0, 2: 0, 3: 7, 4: 0, 5: 6}, racks=racks) == (1, 2, 4, 3)
+
+
+def test_brokers_without_racks_are_chosen_by_load_alone() -> None:
+    assert placed(1, KACTL, load={1: 0, 2: 5, 3: 4}, racks={1: None, 2: None, 3: None}) == (1, 3)
 
 
 def test_list_shrinks_if_no_broker_is_left() -> None:

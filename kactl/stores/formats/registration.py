@@ -1,7 +1,8 @@
 """Format of broker registrations.
 
 Real brokers write versions 4 and 5; versions 1 to 3 are of brokers before 0.10. kactl's own participants register as
-version 5 with one object more, `kactl`, which Kafka's brokers ignore.
+version 5 with one object more, `kactl`, which Kafka's brokers ignore. So does an active controller that only brokers
+look up there, and that is no broker.
 
 Source: Kafka's BrokerIdZNode.
 """
@@ -38,7 +39,10 @@ class _Levels(msgspec.Struct):
 
 
 class _Participant(msgspec.Struct, omit_defaults=True):
-    """What only kactl's participants register; see `kactl.model.Broker`. `incarnation` is hexadecimal."""
+    """What only kactl's participants register; see `kactl.model.Broker`. `incarnation` is hexadecimal.
+
+    `controller` marks the entry of a controller.
+    """
 
     incarnation: _Text = ""
     evicted: bool = False
@@ -46,6 +50,7 @@ class _Participant(msgspec.Struct, omit_defaults=True):
     session: Literal["store", "controller"] = "store"
     handover_wait_ms: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)] = 0
     peer: Endpoint | None = None
+    controller: bool = False
 
 
 class _Node(msgspec.Struct):
@@ -64,8 +69,8 @@ class _Node(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(_Node)
 
 
-def encode(broker: Broker, now_ms: int) -> bytes:
-    """Returns a registration of version 5."""
+def encode(broker: Broker, now_ms: int, *, controller: bool = False) -> bytes:
+    """Returns a registration of version 5; with `controller`, the entry of a controller."""
     plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == _PLAINTEXT), None)
     node = _Node(
         version=5,
@@ -84,6 +89,7 @@ def encode(broker: Broker, now_ms: int) -> bytes:
         session=broker.session,
         handover_wait_ms=broker.handover_wait_ms,
         peer=broker.peer,
+        controller=controller,
     )
     if own != _Participant():
         node.kactl = own
@@ -99,11 +105,20 @@ def encode_evicted(data: bytes) -> bytes:
 
 def is_evicted(data: bytes | None) -> bool:
     """Returns whether a registration has the mark of an eviction; False if it cannot be read."""
+    return _own(data).evicted
+
+
+def is_controller(data: bytes | None) -> bool:
+    """Returns whether this is the entry of a controller, and no registration; False if it cannot be read."""
+    return _own(data).controller
+
+
+def _own(data: bytes | None) -> _Participant:
     try:
         own = decode_json(_decoder, data).kactl
     except ValueError:
-        return False
-    return own is not msgspec.UNSET and own.evicted
+        return _Participant()
+    return _Participant() if own is msgspec.UNSET else own
 
 
 def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:

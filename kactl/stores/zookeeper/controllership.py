@@ -10,6 +10,7 @@ writes; the election succeeded if the ephemeral node is of this session and the 
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, tryRegisterKRaftControllerAsActiveController.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
@@ -135,10 +136,14 @@ async def _won(client: Client, responses: Responses, epoch: int, *, proof: str) 
     return Fence(epoch, version) if number == epoch else None
 
 
-async def resign(client: Client, fence: Fence, *, sticky: bool) -> None:
-    """Delete, under the fence, the node that marks this instance as active; a missing one is skipped."""
+async def resign(client: Client, fence: Fence, *, sticky: bool, before: Sequence[fenced_writes.Op] = ()) -> None:
+    """Delete, under the fence, the node that marks this instance as active; a missing one is skipped.
+
+    Args:
+        before: operations that precede it in the same transaction.
+    """
     path = layout.LOCK if sticky else layout.CONTROLLER
-    (outcome,) = await fenced_writes.commit(client, [[fenced_writes.delete(path)]], fence, batch=1)
+    (outcome,) = await fenced_writes.commit(client, [[*before, fenced_writes.delete(path)]], fence, batch=1)
     if outcome != Outcome.COMMITTED:
         raise StoreError(f"{path} could not be deleted")
 

@@ -1,12 +1,13 @@
 """Broker registrations. Their creation transaction is the broker epoch.
 
 A registration is an ephemeral node: of a Kafka broker, or of one of kactl's participants, each in a session of its own.
-That of a participant whose session is with the controller is a persistent node, which only the controller writes.
+That of a participant whose session is with the controller is a persistent node, which only the controller writes. The
+entry of a controller is no registration; see `controller_entry`.
 
 Source: KafkaZkClient.registerBroker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
@@ -31,14 +32,22 @@ _PERSISTENT: Final = 0  # the owner of a node that no session owns
 
 async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
     """Returns all registrations; those that end meanwhile, and unreadable ones, are left out."""
+    return decoded(await read_nodes(client, watches))
+
+
+async def read_nodes(client: Client, watches: Watches | None) -> dict[int, Any]:
+    """Returns (data, stat) or an error for each node of a registration, and of a controller."""
     watched = watches is not None
     listing = [client.children(layout.BROKERS, watch=watched)]
     (listed,) = await ask(client, watches, listing, [(layout.BROKERS, Kind.CHILDREN)])
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{layout.BROKERS} could not be listed: {listed!r}")
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
-    nodes = await _read(client, ids, watches)
-    brokers = {number: _decoded(number, node) for number, node in zip(ids, nodes, strict=True)}
+    return dict(zip(ids, await _read(client, ids, watches), strict=True))
+
+
+def decoded(nodes: Mapping[int, Any]) -> dict[int, Broker]:
+    brokers = {number: _decoded(number, node) for number, node in nodes.items()}
     return {number: broker for number, broker in brokers.items() if broker is not None}
 
 
@@ -60,6 +69,8 @@ def _decoded(number: int, node: Any) -> Broker | None:
     if isinstance(node, ZookeeperError):
         raise StoreError(f"{path} could not be read: {node!r}")
     data, stat = node
+    if format.is_controller(data):
+        return None
     try:
         return decode(number, data, stat.czxid)
     except Malformed as error:
@@ -84,7 +95,7 @@ async def register_remote(
     path = client.path(layout.broker(broker.id))
     data = format.encode(broker.in_remote_session(incarnation, timeout_ms), now_ms)
     for _ in range(_TRIES_MAX):
-        result = await _fenced(client, [request.create(path, None), request.put(path, data, 0)], fence)
+        result = await fenced(client, [request.create(path, None), request.put(path, data, 0)], fence)
         error = request.first_error(result)
         if error is None:
             return int(result[-1].czxid)
@@ -129,19 +140,24 @@ async def evict(client: Client, number: int, epoch: int, fence: Fence) -> None:
 
 async def _written(client: Client, operation: Any, fence: Fence) -> bool:
     """Send one write under the fence. Returns False if the node has changed since it was read."""
-    error = request.first_error(await _fenced(client, [operation], fence))
+    error = request.first_error(await fenced(client, [operation], fence))
     if error is not None and not isinstance(error, BadVersionError | NoNodeError):
         raise StoreError(f"a registration could not be written: {error!r}")
     return error is None
 
 
 async def _check(client: Client, fence: Fence) -> None:
-    error = request.first_error(await _fenced(client, [], fence))
+    error = request.first_error(await fenced(client, [], fence))
     if error is not None:
         raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be checked: {error!r}")
 
 
-async def _fenced(client: Client, operations: list[Any], fence: Fence) -> Any:
+async def fenced(client: Client, operations: list[Any], fence: Fence) -> Any:
+    """Returns the result of a multi whose first operation checks the fence.
+
+    Raises:
+        ControllerMoved: the fence is not the stored one.
+    """
     check = request.check(client.path(layout.CONTROLLER_EPOCH), fence.version)
     result = await client.ask(request.multi([check, *operations]))
     if isinstance(result, list) and isinstance(result[0], BadVersionError):

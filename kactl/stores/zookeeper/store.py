@@ -12,7 +12,7 @@ from typing import Final, Self
 from kazoo.protocol.states import KazooState
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BadConfig, StoreError
+from kactl.errors import BadConfig, ControllerMoved, StoreError
 from kactl.model import (
     Assignment,
     Broker,
@@ -64,6 +64,7 @@ from .access import AccessRecords
 from .acls import NodeAcls
 from .client import Client
 from .config_changes import ConfigChanges
+from .controller_entry import ControllerEntry
 from .session import ZooKeeperSession
 from .session_state import SessionState
 from .topic_lives import TopicLives
@@ -106,6 +107,8 @@ class ZooKeeperStore:
         scheme: how the identity is proved: by SASL's DIGEST-MD5, as brokers do, or by scheme digest, for ensembles that
             no broker uses. The latter sends the password itself: use tls, too.
         mechanism: another mechanism of SASL, such as GSSAPI, in place of username and password.
+        listed_as: the entry of this instance in /brokers/ids while it is the controller, where brokers up to 2.8 look
+            for its address; None for none.
         set_acl: whether new nodes give other identities than the creator's only the right to read, as those of brokers
             with `zookeeper.set.acl=true`; None to do as the nodes that exist.
 
@@ -131,6 +134,7 @@ class ZooKeeperStore:
         scheme: connection.Scheme = "sasl",
         mechanism: SaslMechanism | None = None,
         set_acl: bool | None = None,
+        listed_as: Broker | None = None,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
         secret = None if password is None else Secret.of(password)
@@ -172,6 +176,8 @@ class ZooKeeperStore:
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
         self._session_state = SessionState(self._tell, timeout_ms=lambda: self._client.granted_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
+        held = (layout.CONTROLLER, layout.LOCK) if sticky else (layout.CONTROLLER,)
+        self._entry = ControllerEntry(self._client, listed_as, self._clock, held=held)
 
     @property
     def is_open(self) -> bool:
@@ -244,12 +250,14 @@ class ZooKeeperStore:
     # -- the controllership
 
     async def controller(self) -> ControllerRecord | None:
-        return await controllership.read(self._client, self._watches, sticky=self._sticky)
+        record = await controllership.read(self._client, self._watches, sticky=self._sticky)
+        self._entry.observe(record)
+        return record
 
     async def contest(self, controller_id: int, *, take_over: bool = False, address: str = "") -> Fence:
         if not self._has_tree:
             await self._make_tree()  # with the session, the servers may have lost their data
-        return await controllership.contest(
+        fence = await controllership.contest(
             self._client,
             controller_id,
             take_over=take_over,
@@ -257,6 +265,8 @@ class ZooKeeperStore:
             sticky=self._sticky,
             clock=self._clock,
         )
+        self._entry.elected(fence)
+        return fence
 
     async def _make_tree(self) -> None:
         """Create what a cluster needs, if it is missing. A cluster keeps the id under which brokers know it."""
@@ -265,7 +275,13 @@ class ZooKeeperStore:
         self._has_tree = True
 
     async def resign(self, fence: Fence) -> None:
-        await controllership.resign(self._client, fence, sticky=self._sticky)
+        before = self._entry.resigning()
+        try:
+            await controllership.resign(self._client, fence, sticky=self._sticky, before=before)
+        except ControllerMoved:
+            self._entry.withdraw()
+            raise
+        self._entry.forget()
 
     async def check(self, fence: Fence) -> None:
         await controllership.check(self._client, fence)
@@ -273,7 +289,10 @@ class ZooKeeperStore:
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:
-        return await registration.read_all(self._client, self._watches)
+        nodes = await registration.read_nodes(self._client, self._watches)
+        brokers = registration.decoded(nodes)
+        await self._entry.keep(nodes, brokers)
+        return brokers
 
     async def broker(self, broker: int) -> Broker | None:
         return await registration.read_one(self._client, broker, self._watches)
@@ -447,6 +466,7 @@ class ZooKeeperStore:
             self._has_tree = False
             self._armed.forget()
             self._config_changes.forget()
+            self._entry.forget()
             self._tell(StoreEvent(Changed.SESSION_LOST))
         elif kazoo_state == KazooState.CONNECTED:
             self._session_state.connected()
@@ -460,6 +480,8 @@ class ZooKeeperStore:
             self._session_state.disconnected()
 
     def _tell(self, event: StoreEvent) -> None:
+        if event.what is Changed.CONTROLLER_GONE:
+            self._entry.withdraw()
         if self._listener is None:
             return
         try:

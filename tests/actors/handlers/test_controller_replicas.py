@@ -7,6 +7,7 @@ host them. kactl's controller never responds as a broker, so that such partition
 import logging
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -273,3 +274,45 @@ async def test_broker_with_the_same_id_is_not_listed_twice() -> None:
 
         assert isinstance(last, UpdateMetadata)
         assert [(each.id, each.endpoints[0].listener) for each in last.live_brokers] == [(1, "I"), (CONTROLLER, "I")]
+
+
+# -- racks -------------------------------------------------------------------------------------------------------------
+
+
+def rack_at(w: World, broker: int) -> str | None:
+    """Returns the rack of the controller's entry in the last list of brokers that a broker has received."""
+    last = w.brokers.of(broker, UpdateMetadata)[-1]
+    assert isinstance(last, UpdateMetadata)
+    (entry,) = [each for each in last.live_brokers if each.id == CONTROLLER]
+    return entry.rack
+
+
+async def test_listed_controller_has_a_rack_while_all_brokers_have_one() -> None:
+    async with world(listed_as=ENTRY) as w:
+        seen = []
+        for number, rack in enumerate(["b", "a", "a", None], start=1):
+            await w.start(number, racks={number: rack} if rack else None)
+            seen.append({rack_at(w, each) for each in range(1, number + 1)})
+        await w.stop(4)
+        seen.append({rack_at(w, each) for each in (1, 2, 3)})
+
+        assert seen == [{"b"}, {"a"}, {"a"}, {None}, {"a"}]
+
+
+async def test_configured_rack_replaces_the_chosen_one() -> None:
+    async with world(listed_as=msgspec.structs.replace(ENTRY, rack="x")) as w:
+        await w.start(1, racks={1: "a"})
+        with_racks = rack_at(w, 1)
+        await w.start(2)
+
+        assert (with_racks, rack_at(w, 1), rack_at(w, 2)) == ("x", None, None)
+
+
+async def test_controller_is_replaced_by_a_broker_of_a_missing_rack() -> None:
+    async with world(listed_as=ENTRY) as w:
+        for number, rack in enumerate("aab", start=1):
+            await w.start(number, racks={number: rack} if rack else None)
+        await w.create("ballast", [[3]] * 5)
+        await w.create("orders", [[CONTROLLER, 1]])
+
+        assert await assigned(w, "orders") == [(3, 1)]

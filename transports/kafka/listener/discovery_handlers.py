@@ -83,6 +83,8 @@ class DiscoveryHandlers:
         """
         live = self._controller.brokers() if self._controller.is_active else []
         own = self._listed_as()
+        if own is not None:
+            own = own.listed_among(live)
         reached = {
             broker: endpoint
             for broker in (*live, *([] if own is None else [own]))

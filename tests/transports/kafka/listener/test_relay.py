@@ -299,5 +299,5 @@ async def test_metadata_includes_brokers_that_cannot_be_relayed_to() -> None:
 
     assert [(entry.node_id, entry.host, entry.port, entry.rack) for entry in answer.brokers] == [
         (1, "b1", 9093, "rack-a"),
-        (KACTL, "127.0.0.1", port, None),
+        (KACTL, "127.0.0.1", port, "rack-a"),
     ]
