@@ -45,6 +45,42 @@ def mismatches(brokers: Iterable[Broker], own: Sequence[Endpoint]) -> tuple[str,
     )
 
 
+def without_controller(brokers: Iterable[Broker], kafka: KafkaConfig) -> tuple[str, ...]:
+    """Returns one text for each listener of brokers on which admin clients find no controller, in order.
+
+    The list of brokers there does not contain kactl, whose id brokers return as the controller's. They cannot return
+    another id: they send their own requests for the controller to it, and reject those of clients themselves.
+    """
+    there = {endpoint.listener for broker in brokers for endpoint in broker.endpoints}
+    reached = {endpoint.listener for endpoint in kafka.advertised}
+    addresses = ", ".join(f"{each.listener} at {each.host}:{each.port}" for each in kafka.advertised)
+    instead = f"admin clients must use listener {addresses}, or " if addresses else ""
+    own = {endpoint.listener for endpoint in kafka.endpoints}
+    return tuple(
+        f"listener {listener}: admin clients find no controller there and fail; {instead}"
+        + (
+            f'add "{listener}" to kafka.visible-on'
+            if listener in own
+            else f'add "{listener}://HOST:PORT" to kafka.listeners'
+            + (" and kafka.visible-on" if kafka.visible_on is not None else "")
+        )
+        for listener in sorted(there - reached)
+    )
+
+
+def without_rack(brokers: Iterable[Broker]) -> str:
+    """Returns a text if some brokers have racks and others have none; otherwise an empty one."""
+    by_rack = defaultdict[bool, list[int]](list)
+    for broker in brokers:
+        by_rack[broker.rack is not None].append(broker.id)
+    if not (by_rack[False] and by_rack[True]):
+        return ""
+    return (
+        f"{_named(by_rack[False])} without broker.rack, {_named(by_rack[True])} with one: "
+        "brokers cannot create topics, not even __consumer_offsets"
+    )
+
+
 def in_clear_text(brokers: Iterable[Broker], listener: str) -> dict[str, list[int]]:
     """Returns the brokers whose listener has no TLS, by its host."""
     found: dict[str, list[int]] = defaultdict(list)
@@ -63,6 +99,8 @@ class BrokerListeners:
 
     Attributes:
         mismatches: differences between the listeners of brokers and those of kactl, one text for each.
+        without_controller: see there.
+        without_rack: see there.
     """
 
     def __init__(self, controller: Controller, kafka: KafkaConfig, report: ExposureReport) -> None:
@@ -71,6 +109,8 @@ class BrokerListeners:
         self._report = report
         self._seen: list[Broker] = []
         self.mismatches: tuple[str, ...] = ()
+        self.without_controller: tuple[str, ...] = ()
+        self.without_rack = ""
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Look at the registrations at the start and when they change, until cancelled."""
@@ -101,6 +141,11 @@ class BrokerListeners:
             if text not in self.mismatches:
                 log.error("%s", text)
         self.mismatches = found
+        self.without_controller = without_controller(brokers, self._kafka)
+        racks = without_rack(brokers)
+        if racks and racks != self.without_rack:
+            log.error("%s", racks)
+        self.without_rack = racks
 
     async def _report_clear_text(self, brokers: list[Broker]) -> None:
         hosts = in_clear_text(brokers, self._kafka.listener_name)

@@ -219,6 +219,8 @@ def _facts(service: Service, **known: object) -> Facts:
         session=controller.store.trouble if gate.is_open else gate.reason,
         certificates=_certificates(service),
         listener_mismatches=None if service.security is None else service.security.mismatches,
+        without_controller=None if service.security is None else service.security.without_controller,
+        without_rack=None if service.security is None else service.security.without_rack,
         **known,  # type: ignore[arg-type]
     )
 

@@ -53,6 +53,16 @@ class SecurityWatch:
         """Differences between the listeners of brokers and those of kactl; None without Kafka listeners."""
         return self._listeners.mismatches if self._listeners is not None and self._has_listeners else None
 
+    @property
+    def without_controller(self) -> tuple[str, ...] | None:
+        """Listeners of brokers on which admin clients find no controller; None without brokers of Kafka."""
+        return None if self._listeners is None else self._listeners.without_controller
+
+    @property
+    def without_rack(self) -> str | None:
+        """Which brokers have no rack while others have one; None without brokers of Kafka."""
+        return None if self._listeners is None else self._listeners.without_rack
+
     def readings(self) -> dict[str, Reading]:
         """Returns the gauges for `kactl.telemetry.metrics`."""
         return {"kactl.security.insecure": self.exposure.rows, "kactl.certificate.expiry": self.certificates.rows}

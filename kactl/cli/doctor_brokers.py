@@ -6,7 +6,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from kactl.admin.broker_listeners import mismatches
+from kactl.admin.broker_listeners import mismatches, without_controller, without_rack
 from kactl.config.settings import Config
 from kactl.errors import BrokerUnreachable, KactlError
 from kactl.model import Broker
@@ -32,6 +32,12 @@ def broker_checks(config: Config) -> Iterator[Check]:
         yield Check(check="brokers", result=FAILED, value="", detail=str(error))
         return
     yield from _listeners(config, brokers)
+    for text in without_controller(brokers, config.kafka):
+        yield Check(check="admin clients", result=WARNING, value="no controller", detail=text)
+    racks = without_rack(brokers)
+    if racks:
+        detail = f"{racks}: set broker.rack on all brokers or on none"
+        yield Check(check="broker racks", result=FAILED, value="mixed", detail=detail)
     yield from _authorizer(config, brokers)
 
 

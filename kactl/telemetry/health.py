@@ -122,6 +122,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             None without one.
         listener_mismatches: differences between the listeners of brokers and those of kactl; None without Kafka
             listeners.
+        without_controller: listeners of brokers on which admin clients find no controller; None without Kafka brokers.
+        without_rack: which brokers have no rack while others have one; None without Kafka brokers.
         failed_handlers: those that have reported a failure, STUCK and ERROR first.
         standby_lag_ms: time for which the copy of the cluster has been out of date; 0 if it is current.
     """
@@ -144,6 +146,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     certificates: tuple[tuple[str, float], ...] | None = None
     listener_mismatches: tuple[str, ...] | None = None
+    without_controller: tuple[str, ...] | None = None
+    without_rack: str | None = None
     failed_handlers: tuple[FailedHandler, ...] | None = None
     standby_lag_ms: float | None = None
     standby_detail: str = ""
@@ -344,6 +348,22 @@ def _broker_listeners(facts: Facts, limits: Limits) -> Check:
     )  # fmt: skip
 
 
+def _admin_clients(facts: Facts, limits: Limits) -> Check:
+    """Pass in any case: a cluster whose clients do not see kactl is set up as recommended."""
+    name, found = "admin-clients", facts.without_controller
+    if found is None:
+        return Check(name=name, result="skip", detail="no brokers of Kafka are controlled")
+    return Check(name=name, result="pass", value=len(found), detail="; ".join(found))
+
+
+def _racks(facts: Facts, limits: Limits) -> Check:
+    name, found = "broker-racks", facts.without_rack
+    if found is None:
+        return Check(name=name, result="skip", detail="no brokers of Kafka are controlled")
+    remedy = "set broker.rack on all brokers or on none" if found else ""
+    return Check(name=name, result="warn" if found else "pass", detail=found, remedy=remedy)
+
+
 def _certificates(facts: Facts, limits: Limits) -> Check:
     name = "certificates"
     if facts.certificates is None:
@@ -446,6 +466,8 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _event_queue_oldest,
     _broker_request_backlog,
     _broker_listeners,
+    _admin_clients,
+    _racks,
     _certificates,
     _standby_lag,
 )

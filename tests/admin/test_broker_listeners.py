@@ -9,7 +9,8 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.admin import broker_listeners
-from kactl.admin.broker_listeners import mismatches
+from kactl.admin.broker_listeners import mismatches, without_controller, without_rack
+from kactl.config.kafka_settings import KafkaConfig
 from kactl.model import Broker, Endpoint
 from kactl.stores.memory import MemoryStore
 from tests.admin.conftest import Served, served
@@ -74,6 +75,32 @@ def test_each_protocol_of_each_listener_is_named() -> None:
 
     assert mismatches(brokers, own) == (message("brokers 1, 3"), message("broker 2", "SSL"))
     assert mismatches(brokers[3:], own) == ()
+
+
+def test_listeners_without_kactl_are_named_with_the_remedy() -> None:
+    brokers = [broker(1, internal(), Endpoint("CLIENT", "b", 1), Endpoint("OTHER", "b", 2))]
+    listeners = ("INTERNAL://127.0.0.1:9190", "CLIENT://127.0.0.1:9191")
+    kafka = KafkaConfig(listener_name="INTERNAL", listeners=listeners, visible_on=("INTERNAL",))
+
+    assert without_controller(brokers, kafka) == (
+        "listener CLIENT: admin clients find no controller there and fail; admin clients must use listener INTERNAL at "
+        '127.0.0.1:9190, or add "CLIENT" to kafka.visible-on',
+        "listener OTHER: admin clients find no controller there and fail; admin clients must use listener INTERNAL at "
+        '127.0.0.1:9190, or add "OTHER://HOST:PORT" to kafka.listeners and kafka.visible-on',
+    )
+    assert without_controller(brokers, KafkaConfig(listeners=(*listeners, "OTHER://127.0.0.1:9192"))) == ()
+    assert without_controller(brokers[:0], kafka) == ()
+    assert without_controller([broker(1, internal())], KafkaConfig()) == (
+        'listener INTERNAL: admin clients find no controller there and fail; add "INTERNAL://HOST:PORT" to '
+        "kafka.listeners",
+    )
+
+
+def test_brokers_without_rack_beside_others_are_named() -> None:
+    racked, bare = Broker(1, 0, rack="a"), Broker(2, 0)
+
+    assert without_rack([racked, bare]).startswith("broker 2 without broker.rack, broker 1 with one: brokers cannot")
+    assert (without_rack([racked]), without_rack([bare]), without_rack([])) == ("", "", "")
 
 
 async def test_differing_protocol_is_reported_when_brokers_register(caplog: pytest.LogCaptureFixture) -> None:

@@ -222,6 +222,8 @@ async def test_standby_reports_health_from_its_copy() -> None:
             "broker-request-backlog",
             "failed-handlers",
             "broker-listeners",
+            "admin-clients",
+            "broker-racks",
             "certificates",
         }
 

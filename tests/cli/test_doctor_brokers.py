@@ -64,6 +64,31 @@ async def test_differing_protocols_of_brokers_are_named(
         )
 
 
+@pytest.mark.interop
+async def test_listeners_without_controller_and_mixed_racks_are_named(
+    zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "kactl.toml"
+    connect = zookeeper.connect(chroot)
+    file.write_text(
+        f'node-id = 900\n[store]\nkind = "zookeeper"\nconnect = "{connect}"\n'
+        '[kafka]\nlisteners = ["INTERNAL://127.0.0.1:9090"]\nlistener-name = "INTERNAL"\n'
+    )
+    listeners = (Endpoint("INTERNAL", "127.0.0.1", 1), Endpoint("CLIENT", "127.0.0.1", 2))
+    async with zookeeper_store(StoreConfig(kind="zookeeper", connect=connect)) as store:
+        for number, rack in ((1, "a"), (2, None)):
+            await (await store.new_session(60_000)).register(Broker(number, 0, listeners, rack))
+
+        done = await anyio.to_thread.run_sync(kactl, "doctor", "--config", str(file), "-o", "json")
+
+    checks = {check["check"]: (check["result"], check["detail"]) for check in json.loads(done.out)}
+    assert done.code == 1
+    assert checks["admin clients"][0] == "WARN"
+    assert checks["admin clients"][1].startswith("listener CLIENT: admin clients find no controller there")
+    assert checks["broker racks"][0] == "FAIL"
+    assert checks["broker racks"][1].startswith("broker 2 without broker.rack, broker 1 with one")
+
+
 # -- the authorizer of the brokers -------------------------------------------------------------------------------------
 
 VERSIONS = KafkaTransport(controller_id=900, level=LATEST, listener_name="INTERNAL").versions

@@ -54,6 +54,8 @@ def test_facts_without_failures_are_healthy() -> None:
     assert {item.name for item in results if item.result == "skip"} == {
         "standby-lag",
         "broker-listeners",
+        "admin-clients",
+        "broker-racks",
         "certificates",
     }
 
@@ -106,6 +108,9 @@ def test_facts_without_failures_are_healthy() -> None:
         ("certificates", {"certificates": (("api: c.pem", 14.1),)}, "pass", ""),
         ("certificates", {"certificates": (("api: c.pem", 14.0), ("kafka: k.pem", 99.0))}, "warn", "api: c.pem"),
         ("certificates", {"certificates": (("api: c.pem", -0.1), ("kafka: k.pem", 3.0))}, "fail", "api: c.pem; kafka"),
+        ("admin-clients", {"without_controller": ("listener B: use A",)}, "pass", "listener B: use A"),
+        ("broker-racks", {"without_rack": ""}, "pass", ""),
+        ("broker-racks", {"without_rack": "broker 1 without"}, "warn", "broker 1 without"),
         ("broker-listeners", {"listener_mismatches": ()}, "pass", ""),
         ("broker-listeners", {"listener_mismatches": ("A is SSL there", "B, too")}, "warn", "A is SSL there; B, too"),
         ("topic-ids", {"without_id": ("a", "b")}, "warn", "a, b"),

@@ -24,6 +24,8 @@ from ..zookeeper_reader import ZooKeeperReader
 KACTL: Final = 900_001
 OTHER: Final = 900_002
 BROKERS: Final = (1, 2, 3)
+# Of the brokers: those that create topics refuse a list of brokers in which only some have racks.
+RACKS: Final = ("a", "b", "c")
 CHROOT: Final = "/acceptance"
 SESSION_S: Final = 6.0
 # 6 s is the longest session that a server with this tick allows. A session ends within one tick after its timeout.
@@ -70,6 +72,7 @@ class Bench:
         return Cluster(
             self.folder,
             zookeeper=f"127.0.0.1:{self.link.port}{CHROOT}",
+            racks=RACKS,
             ibp=self.level,
             session_timeout_ms=int(SESSION_S * 1000),
             overrides=OVERRIDES,

@@ -25,7 +25,7 @@ from ..secure_cluster import (
     secret_file,
 )
 from ..tools import Tools
-from .bench import BROKERS, CHROOT, KACTL, OTHER, OVERRIDES, SESSION_S, TICK_MS, Bench
+from .bench import BROKERS, CHROOT, KACTL, OTHER, OVERRIDES, RACKS, SESSION_S, TICK_MS, Bench
 
 _SUPERUSERS: Final = [*(f"broker-{broker}" for broker in BROKERS), "kactl", "admin", "ANONYMOUS"]
 
@@ -64,6 +64,7 @@ class SecureBench(Bench):
         cluster = Cluster(
             self.folder,
             zookeeper=self.zookeeper.connect(CHROOT),  # by which the harness waits for registrations
+            racks=RACKS,
             ibp=self.level,
             session_timeout_ms=int(SESSION_S * 1000),
             overrides=OVERRIDES | settings | encrypted,

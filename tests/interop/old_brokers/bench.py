@@ -137,9 +137,8 @@ class OldBench(Bench):
     def stop(self, broker: KafkaBroker) -> None:
         """Stop a broker by SIGTERM: it leads nothing when it ends."""
         broker.stop()
-        if number(self.versions[broker.id]) >= CONTROLLED_SHUTDOWN_SINCE:
-            succeeded = ("Controlled shutdown request returned successfully", "Controlled shutdown succeeded")
-            assert any(line in broker.log for line in succeeded), broker.log[-2000:]
+        succeeded = ("Controlled shutdown request returned successfully", "Controlled shutdown succeeded")
+        assert any(line in broker.log for line in succeeded), broker.log[-2000:]
         until(lambda: self.led(without=[broker.id]), "new leaders", MARGIN_S)
 
     def change_instance(self) -> None:
@@ -156,8 +155,5 @@ class OldBench(Bench):
         self.other.start(active=False)
         self.kactl.configure(takeover=False, sticky=True)
 
-
-# Earlier brokers look for the address of their controller where kactl is not registered, and stop without its help.
-CONTROLLED_SHUTDOWN_SINCE: Final = (3, 0)
 
 __all__ = ["KACTL", "LATEST", "MARGIN_S", "OTHER", "VERSIONS", "OldBench", "level_of", "until"]
