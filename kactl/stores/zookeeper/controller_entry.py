@@ -18,7 +18,6 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.clock import Clock
-from kactl.errors import StoreError
 from kactl.model import Broker, ControllerRecord, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.formats import registration as format
@@ -89,7 +88,14 @@ class ControllerEntry:
         if isinstance(error, BadVersionError | NodeExistsError | NoNodeError):
             log.info("the registrations changed meanwhile; they are read again: %r", error)  # their watch has fired
         elif error is not None:
-            raise StoreError(f"{layout.broker(entry.id)} could not be written: {error!r}")
+            # Such as missing permissions, which a controller does not need for anything else.
+            self._may_exist = own is not None
+            log.warning(
+                "%s could not be written: %r. Brokers up to 2.8 do not find this controller when they stop: permit it "
+                "to create and delete there, or run `kactl broker drain` before each stop",
+                layout.broker(entry.id),
+                error,
+            )
 
     def _written(self, entry: Broker, own: Any) -> list[Any]:
         """Returns the operations that create the entry or replace its data; none if it is as it should be."""

@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from kazoo.exceptions import NoNodeError
+from kazoo.security import READ_ACL_UNSAFE
 
 from kactl.actors.system import Controller
 from kactl.config.controller_settings import ControllerSettings
@@ -186,6 +187,22 @@ async def test_broker_with_the_id_of_the_controller_is_left_alone(connect: str, 
         await store.resign(fence)
 
     assert tree.get(PATH)[0] == theirs
+
+
+async def test_controller_without_permission_for_an_entry_still_controls(
+    connect: str, tree: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with store_of(connect) as store:
+        tree.set_acls("/brokers/ids", READ_ACL_UNSAFE)
+        fence = await store.contest(KACTL)
+
+        assert await store.brokers() == {}
+
+        assert tree.exists(PATH) is None
+        assert f"{PATH} could not be written: NoAuthError()" in caplog.text
+        assert "run `kactl broker drain` before each stop" in caplog.text
+        await store.resign(fence)
+        assert tree.exists("/controller") is None
 
 
 async def test_entry_has_a_rack_while_all_brokers_have_one(connect: str, tree: Any) -> None:
