@@ -110,9 +110,13 @@ def test_controllership_passes_to_a_broker_and_back(bench: OldBench, traffic: Tr
     bench.create_topic("theirs", 3)
     bench.delete_topic("later")
     traffic.wait_acknowledged(100, timeout_s=MARGIN_S)
+    logs = "".join(broker.log for broker in bench.cluster.brokers).splitlines()
+    seen = [line for line in logs if "Currently active brokers in the cluster" in line]
 
     bench.kactl.start()
 
+    assert seen
+    assert not any(str(KACTL) in line or str(OTHER) in line for line in seen), "no controller took kactl for a broker"
     assert bench.reader.holder()[0] in (KACTL, OTHER)
     bench.delete_topic("theirs")
     bench.create_topic("ours", 3)
