@@ -3,7 +3,7 @@
 Of Kafka's brokers, none sends these reports.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -17,6 +17,8 @@ from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
 
 _NUMBER: Final = np.dtype("<i4")
+# Topics of one report: more are rejected before they are decoded.
+TOPICS_MAX: Final = 20_000
 
 
 class LeaderEpochs(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class LeaderEpochs(msgspec.Struct, frozen=True):
         topic, partition, leader_epoch: columns of 32-bit numbers as bytes, little-endian; `topic` is an index.
     """
 
-    topics: tuple[TopicRef, ...] = ()
+    topics: Annotated[tuple[TopicRef, ...], msgspec.Meta(max_length=TOPICS_MAX)] = ()
     topic: bytes = b""
     partition: bytes = b""
     leader_epoch: bytes = b""

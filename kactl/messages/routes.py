@@ -9,7 +9,7 @@ Columns are little-endian bytes, so that a transport need not encode them row by
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +23,8 @@ from kactl.state.rows import Bools, Ints
 Longs = npt.NDArray[np.int64]
 _INT: Final = np.dtype("<i4")
 _LONG: Final = np.dtype("<i8")
+# Topics of one report of a participant: more are rejected before they are decoded.
+_TOPICS_MAX: Final = 20_000
 
 
 class Version(NamedTuple):
@@ -104,7 +106,7 @@ RouteMessage = Snapshot | Delta
 class LeaderColumns(msgspec.Struct, frozen=True, array_like=True):
     """Leaderships of n partitions on one broker. See `LeaderRows`."""
 
-    topics: tuple[str, ...]
+    topics: Annotated[tuple[str, ...], msgspec.Meta(max_length=_TOPICS_MAX)]
     topic: bytes
     partition: bytes
     leader_epoch: bytes

@@ -23,8 +23,8 @@ from .pause_gate import PauseGate
 
 log = logger(__name__)
 
-# The number of partitions that a broker commonly leads: after the failure of a peer all of them may change at once.
-PROPOSED_MAX: Final = 10_000
+# After the failure of a peer the ISRs of all partitions may change at once. A controller accepts 512 KiB in a request.
+PROPOSED_MAX: Final = 500
 # Versions of the request: the last one that contains topic names, and the one that contains topic ids.
 _BY_NAME: Final = 1
 _BY_ID: Final = 3

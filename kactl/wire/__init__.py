@@ -23,6 +23,7 @@ from kactl.messages.following import PeerMessage
 from . import control as control
 from . import following, requests
 from .errors import ErrorHead, error_head
+from .requests import Begin as Begin
 
 __all__ = [
     "ANSWERS_OF_SESSIONS",
@@ -34,9 +35,11 @@ __all__ = [
     "ROUTES",
     "SESSIONS",
     "WATCHES",
+    "Begin",
     "Buffer",
     "Family",
     "Message",
+    "begin_of",
     "decode",
     "decode_answer",
     "encode",
@@ -126,6 +129,18 @@ def decode(data: Buffer, family: Family) -> Any:
         return head if build is None else build()
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise MalformedMessage(f"the bytes are no message that is accepted here: {error}") from None
+
+
+def begin_of(data: Buffer) -> Begin:
+    """Returns what a request names, without decoding its lists.
+
+    Raises:
+        MalformedMessage: the bytes are no request.
+    """
+    try:
+        return requests.begin_of(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
+        raise MalformedMessage(f"the bytes are no request: {error}") from None
 
 
 def encode_answer(answer: Any) -> bytes:

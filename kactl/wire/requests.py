@@ -4,8 +4,9 @@ The encoding follows the fields of each type: an array of the name of the type a
 that is appended with a default is ignored by an earlier receiver, and filled in by a later one.
 """
 
+import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +14,20 @@ from kactl.messages import admin, broker, leases
 from kactl.messages.admin import ControllerRequest
 from kactl.model import Assignment, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.state.replica_reports import ReplicaReport
+
+# Bytes of a request, and elements of its lists, which programs of other hosts send: others are rejected before they are
+# decoded. Decoding takes up to some microseconds an element, and the controller does nothing else meanwhile.
+# Participants divide what they send. Columns take next to no time, and have only the bounds of the network.
+BYTES_MAX: Final = 512 * 1024
+ROWS_MAX: Final = 10_000
+_ROWS: Final = msgspec.Meta(max_length=ROWS_MAX)
+_BOUNDED: Final[dict[tuple[type[ControllerRequest], str], Any]] = {
+    (broker.AlterPartitionRequested, "proposals"): Annotated[tuple[broker.IsrProposal, ...], _ROWS],
+    (broker.PartitionsReported, "reports"): Annotated[tuple[broker.PartitionReport, ...], _ROWS],
+    (admin.TopicEnsureRequested, "assignment"): Annotated[dict[int, Assignment], _ROWS] | None,
+    (admin.TopicEnsureRequested, "config"): Annotated[dict[str, str], _ROWS],
+}
+_WITH_COLUMNS: Final = frozenset({broker.LeadersReported, leases.LeadershipsReported})
 
 # The type of the answer to each request, which the docstring of the request documents.
 ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
@@ -49,12 +64,13 @@ def _mirror(request: type[ControllerRequest]) -> type[_Head]:
     """Returns the type of the array with the fields of a request."""
     fields: list[Any] = []
     for found in msgspec.structs.fields(request):
+        kind: Any = _BOUNDED.get((request, found.name), found.type)
         if found.required:
-            fields.append((found.name, found.type))
+            fields.append((found.name, kind))
         elif found.default is not msgspec.NODEFAULT:
-            fields.append((found.name, found.type, found.default))
+            fields.append((found.name, kind, found.default))
         else:
-            fields.append((found.name, found.type, msgspec.field(default_factory=found.default_factory)))
+            fields.append((found.name, kind, msgspec.field(default_factory=found.default_factory)))
     name = request.__name__
     made: Any = msgspec.defstruct(name, fields, bases=(_Head,), frozen=True, array_like=True, tag=name)
     mirror: type[_Head] = made
@@ -63,6 +79,7 @@ def _mirror(request: type[ControllerRequest]) -> type[_Head]:
 
 _MIRRORS: Final = {request: _mirror(request) for request in ANSWERS}
 _REQUESTS: Final = {mirror: request for request, mirror in _MIRRORS.items()}
+_BY_NAME: Final = {request.__name__: request for request in ANSWERS}
 _ANSWER_DECODERS: Final = {request: msgspec.msgpack.Decoder(answer) for request, answer in ANSWERS.items()}
 HEADS: Final = tuple(_MIRRORS.values())
 
@@ -70,6 +87,42 @@ HEADS: Final = tuple(_MIRRORS.values())
 def request_head(request: ControllerRequest) -> _Head:
     """Returns the encoded form of a request."""
     return _MIRRORS[type(request)](**msgspec.structs.asdict(request))
+
+
+class Begin(NamedTuple):
+    """What a request names before its lists.
+
+    Attributes:
+        kind: its type; None if there is none of that name.
+        broker, broker_epoch: its fields of these names; None if it has none.
+    """
+
+    kind: type[ControllerRequest] | None
+    broker: int | None
+    broker_epoch: int | None
+
+    @property
+    def bytes_max(self) -> float:
+        """The bytes that the request may have."""
+        return math.inf if self.kind in _WITH_COLUMNS else BYTES_MAX
+
+
+def begin_of(data: bytes | bytearray | memoryview) -> Begin:
+    """Returns what an encoded request names. Nothing else of it is decoded.
+
+    Raises:
+        msgspec.MsgspecError: the bytes are no request.
+    """
+    name, *values = msgspec.msgpack.decode(data, type=list[msgspec.Raw]) or [msgspec.Raw(b"\xa0")]
+    kind = _BY_NAME.get(msgspec.msgpack.decode(name, type=str))
+    fields = () if kind is None else kind.__struct_fields__
+    numbers = [
+        msgspec.msgpack.decode(values[fields.index(field)], type=int)
+        if field in fields and fields.index(field) < len(values)
+        else None
+        for field in ("broker", "broker_epoch")
+    ]
+    return Begin(kind, *numbers)
 
 
 def answer_decoder(request: type[ControllerRequest]) -> "msgspec.msgpack.Decoder[Any]":

@@ -439,6 +439,8 @@ def _contexts(path: Path) -> Any:
 
 
 def _message(family: wire.Family, data: bytes) -> Any:
+    if family is wire.REQUESTS:
+        wire.begin_of(data)
     message = wire.decode(data, family)
     encoded_again = wire.encode(message)
     assert wire.encode(wire.decode(encoded_again, family)) == encoded_again, "encoded, it is another message"

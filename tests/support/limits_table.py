@@ -18,6 +18,7 @@ from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
+from kactl.messages import leases
 from kactl.runtime import encryption, tls_turns
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
@@ -42,6 +43,7 @@ from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
 from kactl.transports.tcp import office as tcp_office
+from kactl.wire import requests
 
 from . import tree
 
@@ -260,10 +262,23 @@ def _peers() -> Iterator[Limit]:
         "`tcp.Limits`",
     )
     yield Limit(
-        "tcp network: frame; message; incomplete messages",
-        f"{size(tcp.PART_BYTES_MAX)}; {size(_TCP.message_bytes)}; {_TCP.streams:,}",
+        "tcp network: frame; message of a controller; incomplete messages; time of one",
+        f"{size(tcp.PART_BYTES_MAX)}; {size(_TCP.message_bytes)}; {_TCP.streams:,}; {_TCP.request_ms / 1000:g} s, and "
+        "as much for each MiB",
         "closed",
         "`tcp.Limits`",
+    )
+    yield Limit(
+        "tcp network: part that is not the last of a message; message of a participant about its session; request or "
+        "message to another participant; response",
+        f"{size(tcp.PART_BYTES_MIN)} or more; {size(tcp.SESSION_BYTES_MAX)}; {size(tcp.REQUEST_BYTES_MAX)}; "
+        f"{size(tcp.RESPONSE_BYTES_MAX)}",
+        "closed",
+    )
+    yield Limit(
+        "tcp network: request without columns; its rows; topics of one with columns",
+        f"{size(requests.BYTES_MAX)}; {requests.ROWS_MAX:,}; {leases.TOPICS_MAX:,}",
+        "the request is rejected before its rows are decoded",
     )
     yield Limit(
         "tcp network: links of one participant; its requests at a time",

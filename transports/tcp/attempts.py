@@ -22,6 +22,7 @@ from kactl.messages.sessions import (
 from kactl.telemetry.attempts import Attempt, Outcome, outcome_of_error
 from kactl.telemetry.event_origin import ORIGIN
 from kactl.transports.base import ControllerPort
+from kactl.wire import Begin
 
 from .link import Link
 
@@ -51,6 +52,13 @@ async def recorded(
             operation = type(request).__name__.removesuffix("Requested")
             port.attempted(_attempt(link, operation, outcome, target=_target(request), detail=detail))
     return answer
+
+
+def denied(port: ControllerPort, link: Link, request: Begin, reason: str) -> None:
+    """Record a request of a type that the participant must not send, or that names another one."""
+    operation = "" if request.kind is None else request.kind.__name__.removesuffix("Requested")
+    target = "" if request.broker is None else f"broker {request.broker}"
+    port.attempted(_attempt(link, operation, "denied", target=target, detail=reason))
 
 
 def violated(port: ControllerPort, link: Link, reason: str) -> None:

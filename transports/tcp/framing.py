@@ -11,7 +11,7 @@ A decoder stores the bytes that have arrived and nothing else: it never allocate
 
 import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kactl.errors import MalformedMessage
@@ -98,12 +98,20 @@ class Bounds(NamedTuple):
         message: bytes of one message.
         streams: messages of which only a part has arrived.
         frames: frames in all; None for any number.
+        part_min: bytes of a frame that is not the last one of its message, header included.
+        kinds: bytes of a message that is no answer, of kinds that have a bound of their own.
     """
 
     frame: int
     message: int
     streams: int
     frames: int | None = None
+    part_min: int = 0
+    kinds: Mapping[Kind, int] = {}
+
+    def of(self, kind: int, flags: int) -> int:
+        """Returns the bytes that a message of that kind may have."""
+        return self.message if flags & _ANSWER else self.kinds.get(Kind(kind), self.message)
 
 
 def frames_of(message: Message, part: int) -> Iterator[bytes]:
@@ -154,15 +162,18 @@ class _Cutter:
         return _Cut(taken, size)
 
 
-class _Partial:
-    """Parts of a message that have arrived."""
+class Partial:
+    """Parts of a message that have arrived. Many small ones take no more memory than their bytes."""
 
     def __init__(self, kind: int, flags: int) -> None:
         self.kind = kind
         self.flags = flags
-        self.heads: list[bytes] = []
-        self.tails: list[bytes] = []
-        self.size = 0
+        self.head = bytearray()
+        self.tail = bytearray()
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.tail)
 
 
 class FrameDecoder:
@@ -177,8 +188,13 @@ class FrameDecoder:
         self.bounds = bounds
         self.frames = 0
         self._bytes = bytearray()
-        self._partial: dict[tuple[int, bool], _Partial] = {}
+        self._partial: dict[tuple[int, bool], Partial] = {}
         self._partial_bytes = 0
+
+    @property
+    def incomplete(self) -> list[Partial]:
+        """The messages of which only a part has arrived."""
+        return list(self._partial.values())
 
     def feed(self, data: Buffer) -> None:
         """Add bytes that have arrived."""
@@ -220,6 +236,7 @@ class FrameDecoder:
             raise MalformedMessage("a frame has a tail without its flag, or the flag without a tail")
         key, is_last = (stream, bool(flags & _ANSWER)), not flags & _MORE
         if is_last and key not in self._partial:
+            self._check_size(kind, flags, len(frame) - HEADER.size)
             return self._message(kind, flags, stream, memoryview(frame)[HEADER.size : end], memoryview(frame)[end:])
         return self._part(key, kind, flags, frame, end)
 
@@ -229,28 +246,34 @@ class FrameDecoder:
         if partial is None:
             if len(self._partial) >= self.bounds.streams:
                 raise MalformedMessage(f"more than {self.bounds.streams} messages are incomplete")
-            partial = self._partial[key] = _Partial(kind, meaning)
+            partial = self._partial[key] = Partial(kind, meaning)
         if (partial.kind, partial.flags) != (kind, meaning):
             raise MalformedMessage(f"parts of stream {key[0]} belong to different messages")
         size = len(frame) - HEADER.size
         if not size:
             raise MalformedMessage(f"a part of stream {key[0]} is empty")
-        partial.size += size
+        if flags & _MORE and len(frame) < self.bounds.part_min:
+            least = self.bounds.part_min
+            raise MalformedMessage(f"a part of stream {key[0]} has {len(frame)} bytes: all but the last have {least}")
         self._partial_bytes += size
+        self._check_size(kind, flags, partial.size + size)
         # All incomplete messages together may take twice the size of one: a large one may pass another.
-        if partial.size > self.bounds.message or self._partial_bytes > 2 * self.bounds.message:
-            raise MalformedMessage(f"a message is longer than the {self.bounds.message} bytes that are accepted")
-        if partial.tails and end > HEADER.size:
+        if self._partial_bytes > 2 * self.bounds.message:
+            raise MalformedMessage(f"incomplete messages have more than {2 * self.bounds.message} bytes")
+        if partial.tail and end > HEADER.size:
             raise MalformedMessage(f"a head of stream {key[0]} goes on after its tail has begun")
-        if end > HEADER.size:
-            partial.heads.append(frame[HEADER.size : end])
-        if end < len(frame):
-            partial.tails.append(frame[end:])
+        partial.head += memoryview(frame)[HEADER.size : end]
+        partial.tail += memoryview(frame)[end:]
         if flags & _MORE:
             return None
         del self._partial[key]
         self._partial_bytes -= partial.size
-        return self._message(kind, flags, key[0], b"".join(partial.heads), b"".join(partial.tails))
+        return self._message(kind, flags, key[0], bytes(partial.head), bytes(partial.tail))
+
+    def _check_size(self, kind: int, flags: int, size: int) -> None:
+        limit = self.bounds.of(kind, flags)
+        if size > limit:
+            raise MalformedMessage(f"a message of kind {Kind(kind).name} is longer than the {limit} bytes accepted")
 
     @staticmethod
     def _message(kind: int, flags: int, stream: int, head: Buffer, tail: Buffer) -> Message:

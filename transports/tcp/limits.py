@@ -9,6 +9,12 @@ KIB = 1024
 MIB = 1024 * KIB
 # Every program accepts these sizes, also one that sends less.
 PART_BYTES_MAX: Final = 256 * KIB
+PART_BYTES_MIN: Final = 4 * KIB
+# Of messages to a controller: of sessions and requests for routes, of requests and messages between participants, and
+# of responses. A request about 100,000 partitions has 2 MiB.
+SESSION_BYTES_MAX: Final = 64 * KIB
+REQUEST_BYTES_MAX: Final = 4 * MIB
+RESPONSE_BYTES_MAX: Final = 16 * MIB
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,14 +23,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         dial_ms: time for opening a connection.
         handshake_ms: time for the handshake, from the accepted connection to the welcome.
-        request_ms: time for the response to a request.
+        request_ms: time for the response to a request, and for each MiB of a message that arrives in parts.
         silence_ms: a link without a frame for so long is closed. Half of the shortest session timeout.
         backoff_ms, backoff_max_ms: pause between two rounds of attempts to find the active controller.
         dials: addresses that are tried at the same time.
         part_bytes: size of a part of a message. On a link of 1 MB/s a heartbeat waits 64 ms for a part of 64 KiB.
         lane_bytes: bytes that may wait in each lane of a link. Further messages of that lane are rejected.
         unhandled_bytes: a link with so many bytes in messages that are not handled yet is not read.
-        message_bytes: size of a message.
+        message_bytes: size of a message of a controller. Those of participants and spectators have lower bounds.
         streams: messages and requests of a link that may be incomplete.
         strangers: connections without a complete handshake.
         strangers_per_address: of these, handshakes of one address at a time. Further ones wait. All addresses together
@@ -38,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backoff_ms: _Positive = 50
     backoff_max_ms: _Positive = 1_000
     dials: _Positive = 3
-    part_bytes: Annotated[int, msgspec.Meta(ge=4 * KIB, le=PART_BYTES_MAX)] = 64 * KIB
+    part_bytes: Annotated[int, msgspec.Meta(ge=PART_BYTES_MIN, le=PART_BYTES_MAX)] = 64 * KIB
     lane_bytes: _Positive = 16 * MIB
     unhandled_bytes: _Positive = 8 * MIB
     message_bytes: _Positive = 64 * MIB

@@ -11,7 +11,7 @@ nothing for a third of the time limit, and closes itself if it has received noth
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from kactl.access import Principal, stranger
@@ -20,9 +20,9 @@ from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
 
-from .framing import STREAM_MAX, Bounds, FrameDecoder, Kind, Lane, Message, recognised
+from .framing import STREAM_MAX, Bounds, FrameDecoder, Kind, Lane, Message, Partial, recognised
 from .lanes import LaneFull, Lanes
-from .limits import KIB, PART_BYTES_MAX, Limits
+from .limits import KIB, MIB, PART_BYTES_MAX, PART_BYTES_MIN, RESPONSE_BYTES_MAX, Limits
 from .metrics import LinkMetrics
 
 log = logger(__name__)
@@ -68,6 +68,7 @@ class Link(asyncio.Protocol):
         self._arrived = asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._streams = itertools.cycle(range(1, STREAM_MAX))
+        self._incomplete: dict[Partial, float] = {}  # and when they were first seen
         self._is_paused = False  # the socket takes no more
         self._is_closing = False
         self._is_broken = False  # nothing more can be read
@@ -200,17 +201,27 @@ class Link(asyncio.Protocol):
             await self._arrived.wait()
         return self._early.pop(0)
 
-    def serve(self, handler: Callable[[Message], None], *, silence_ms: float | None = None) -> None:
+    def serve(
+        self,
+        handler: Callable[[Message], None],
+        *,
+        silence_ms: float | None = None,
+        kinds: Mapping[Kind, int] | None = None,
+    ) -> None:
         """Accept all messages of the peer: its identity is known now.
 
         Args:
             handler: called for each message that is no answer and no sign of life.
             silence_ms: the time limit of the peer, if it is shorter.
+            kinds: sizes of what a client of a controller may send; a controller may send `limits.message_bytes`.
         """
         limits = self.limits
+        message = limits.message_bytes if kinds is None else min(limits.message_bytes, RESPONSE_BYTES_MAX)
         if silence_ms is not None:
             self.silence_s = min(self.silence_s, silence_ms / 1000)
-        self._decoder.bounds = Bounds(PART_BYTES_MAX, limits.message_bytes, limits.streams)
+        self._decoder.bounds = Bounds(
+            PART_BYTES_MAX, message, limits.streams, part_min=PART_BYTES_MIN, kinds={} if kinds is None else kinds
+        )
         self._handler = handler
         if self.is_open:
             self._metrics.watch_queue(id(self), self._lanes.queued)
@@ -394,9 +405,19 @@ class Link(asyncio.Protocol):
         if now - self._received_at >= self.silence_s:
             self.abort(f"nothing was received for {self.silence_s * 1000:.0f} ms (limits.silence_ms)")
             return
+        if self._is_slow(now):
+            limit_ms = self.limits.request_ms
+            self.abort(f"a message is not complete, {limit_ms} ms and {limit_ms} ms a MiB after its begin")
+            return
         if now - self._sent_at >= self.silence_s / 3 and not self._lanes:
             self.send(Message(Kind.PING))
         self._timer = self._loop.call_later(interval_s, self._watch)
+
+    def _is_slow(self, now_s: float) -> bool:
+        """Returns whether a message arrives too slowly. Signs of life between its parts do not prolong its time."""
+        self._incomplete = {one: self._incomplete.get(one, now_s) for one in self._decoder.incomplete}
+        limit_s = self.limits.request_ms / 1000
+        return any(now_s - begun_s > limit_s * (1 + one.size / MIB) for one, begun_s in self._incomplete.items())
 
 
 def set_options(sock: socket.socket | None, *, silence_ms: int) -> None:

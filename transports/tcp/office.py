@@ -19,6 +19,7 @@ from kactl.errors import (
     InternalError,
     KactlError,
     MalformedMessage,
+    NotAuthorized,
 )
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
@@ -34,7 +35,7 @@ from .endpoint_check import EndpointCheck
 from .framing import Kind, Message
 from .identity import Role
 from .lanes import LaneFull
-from .limits import Limits
+from .limits import REQUEST_BYTES_MAX, SESSION_BYTES_MAX, Limits
 from .link import Link, LinkClosed
 from .metrics import LinkMetrics
 from .tasks import Tasks
@@ -51,6 +52,11 @@ LINKS_MAX: Final = 8
 # Requests of one participant that the controller has at a time, of each kind and over all of its links: a tenth of the
 # controller's queue. Further ones wait here, as long as their link is open.
 REQUESTS_MAX: Final = 1_000
+# Sizes of what a participant sends, by kind.
+_SIZES_MAX: Final = dict.fromkeys(Kind, SESSION_BYTES_MAX) | {
+    Kind.ASK: REQUEST_BYTES_MAX,
+    Kind.PEER: REQUEST_BYTES_MAX,
+}
 # The part of a peer's time limit for which an instance waits for an election. The rest is for the handshake before.
 _ELECTION_PART: Final = 0.5
 # How often per time limit of silent links an instance is asked whether it is still active.
@@ -151,7 +157,7 @@ class Office:
         link.on_closed = lambda reason: self._detach(attached, reason)
         link.on_violation = lambda reason: self._violated(link, reason)
         handshake.welcome(link, version)
-        link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms)
+        link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms, kinds=_SIZES_MAX)
         self.metrics.opened(hello.role.value)
         self.port.link_opened(identity)
 
@@ -169,7 +175,11 @@ class Office:
         self._spectators[link] = None
         link.on_violation = lambda reason: self._violated(link, reason)
         handshake.welcome(link, version)
-        link.serve(lambda message: self._received_of_spectator(link, message), silence_ms=hello.silence_ms)
+        link.serve(
+            lambda message: self._received_of_spectator(link, message),
+            silence_ms=hello.silence_ms,
+            kinds=dict.fromkeys(Kind, SESSION_BYTES_MAX),
+        )
         self.metrics.opened(hello.role.value)
 
     def _violated(self, link: Link, reason: str) -> None:
@@ -319,25 +329,30 @@ class Office:
     async def _ask(self, attached: Attached, message: Message) -> None:
         try:
             with internal_errors(log, _UNANSWERED, attached.link.what):
-                request = self._decoded(attached.link, message)
-                work = self._asked(attached, request)
-                answer = wire.encode_answer(await attempts.recorded(self.port, attached.link, request, work))
+                request = self._decoded(attached, message)
+                work = attempts.recorded(self.port, attached.link, request, self.port.ask(request))
+                answer = wire.encode_answer(await work)
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
         else:
             attached.link.answer(message, answer)
 
-    def _decoded(self, link: Link, message: Message) -> ControllerRequest:
+    def _decoded(self, attached: Attached, message: Message) -> ControllerRequest:
+        """Returns a request that the participant may send. Its rights are checked before its body is decoded."""
         try:
+            begin = wire.begin_of(message.head)
+            try:
+                rights.check_request(begin, attached.identity.broker)
+            except NotAuthorized as error:
+                attempts.denied(self.port, attached.link, begin, str(error))
+                raise
+            if message.size > begin.bytes_max:
+                raise MalformedMessage(f"the request has {message.size} bytes: at most {begin.bytes_max} are accepted")
             request: ControllerRequest = wire.decode(message.head, wire.REQUESTS)
         except MalformedMessage as error:
-            self._violated(link, str(error))
+            self._violated(attached.link, str(error))
             raise
         return request
-
-    async def _asked(self, attached: Attached, request: ControllerRequest) -> Any:
-        rights.check_request(request, attached.identity.broker)
-        return await self.port.ask(request)
 
     def _relay(self, sender: int, message: Message) -> None:
         """Pass a message on. It is lost if its recipient has no link, or does not read."""

@@ -8,6 +8,7 @@ from kactl.messages import admin, broker, leases
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.sessions import Register, SessionRequest, VerifyEndpoint
 from kactl.model import NO_EPOCH
+from kactl.wire import Begin
 
 
 class Right(enum.Enum):
@@ -41,21 +42,22 @@ RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
 }
 
 
-def check_request(request: ControllerRequest, broker: int) -> None:
+def check_request(request: Begin, broker: int) -> None:
     """Raises NotAuthorized unless participant `broker` may send a request to the controller."""
-    name = type(request).__name__
-    match RIGHTS.get(type(request), Right.NONE):
+    if request.kind is None:
+        return  # it is rejected as no request
+    name = request.kind.__name__
+    match RIGHTS.get(request.kind, Right.NONE):
         case Right.NONE:
             raise NotAuthorized(f"participant {broker} must not send {name}: use the admin API")
         case Right.OWN:
-            _check_own(name, request, broker)
+            _check_own(name, broker, request.broker, request.broker_epoch)
 
 
-def _check_own(name: str, request: ControllerRequest, broker: int) -> None:
-    named, epoch = getattr(request, "broker", None), getattr(request, "broker_epoch", NO_EPOCH)
+def _check_own(name: str, broker: int, named: int | None, epoch: int | None) -> None:
     if named != broker:
         raise NotAuthorized(f"participant {broker} must not send {name} for broker {named}")
-    if epoch == NO_EPOCH:
+    if epoch is None or epoch == NO_EPOCH:
         # It would not be compared with the registration, as for requests of operators.
         raise NotAuthorized(f"participant {broker} must not send {name} without its broker epoch")
 

@@ -3,6 +3,7 @@
 Only spectators use these reports. A new controller knows none, so it receives all of them.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,6 +23,8 @@ log = logger(__name__)
 
 # Pause after a failure: a controller that has moved is known after some milliseconds, or after an election.
 RETRY_MS: Final = 500
+# Of one request; a controller accepts twice as many topics.
+ROWS_MAX: Final = 10_000
 
 
 class Controller(Protocol):
@@ -67,7 +70,8 @@ class LeaderReporter:
             while not self._waiting:
                 self._wake = anyio.Event()
                 await self._wake.wait()
-            sent, self._waiting = self._waiting, {}
+            sent = dict(itertools.islice(self._waiting.items(), ROWS_MAX))
+            self._waiting = {name: one for name, one in self._waiting.items() if name not in sent}
             rows = LeaderRows(
                 Names.of(list(sent)),
                 np.array([leader_epoch for leader_epoch, _ in sent.values()], np.int32),

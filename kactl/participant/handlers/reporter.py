@@ -1,6 +1,8 @@
 """Reports of replicas to the controller, repeated until it has received them."""
 
+import itertools
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import anyio
 
@@ -14,6 +16,9 @@ from kactl.runtime.logs import logger
 from .leader_reporter import RETRY_MS, Controller, LeaderReporter
 
 log = logger(__name__)
+
+# Of one request: each may have a reason of a thousand characters, and a controller accepts 512 KiB.
+REPORTS_MAX: Final = 100
 
 
 class Reporter:
@@ -79,8 +84,9 @@ class Reporter:
                 self._wake = anyio.Event()
                 await self._wake.wait()
             # The directory of a replica may have failed since its report was queued.
-            sent = {name: report for name, report in self._waiting.items() if self._holds(report)}
-            self._waiting = {}
+            due = dict(itertools.islice(self._waiting.items(), REPORTS_MAX))
+            self._waiting = {name: report for name, report in self._waiting.items() if name not in due}
+            sent = {name: report for name, report in due.items() if self._holds(report)}
             if not sent:
                 continue
             try:

@@ -127,8 +127,45 @@ def test_messages_are_bounded_in_size() -> None:
 
     with pytest.raises(MalformedMessage, match="longer than the 5000 bytes"):
         decoded(b"".join(frames_of(Message(Kind.ORDER, 1, b"x" * 5_001), PART)), bounds)
-    with pytest.raises(MalformedMessage, match="longer than the 5000 bytes"):
+    with pytest.raises(MalformedMessage, match="incomplete messages have more than 10000 bytes"):
         decoded(b"".join(next(frames_of(Message(Kind.ORDER, s, b"x" * 2_000), PART)) for s in range(10)), bounds)
+
+
+def test_kinds_have_bounds_of_their_own_but_answers_do_not() -> None:
+    bounds = BOUNDS._replace(kinds={Kind.SESSION: 2_000})
+    for kind, answer in ((Kind.ORDER, False), (Kind.SESSION, True)):
+        message = Message(kind, 1, b"x" * 2_001, answer=answer)
+        assert len(decoded(b"".join(frames_of(message, PART)), bounds)) == 1
+
+    for part in (PART, 4_096):  # in parts, and in one
+        with pytest.raises(MalformedMessage, match="SESSION is longer than the 2000 bytes"):
+            decoded(b"".join(frames_of(Message(Kind.SESSION, 1, b"x" * 2_001), part)), bounds)
+
+
+def test_only_the_last_part_may_be_small() -> None:
+    bounds = BOUNDS._replace(part_min=PART)
+    first, last = frames_of(Message(Kind.ORDER, 1, b"x" * PART), PART)
+    assert len(last) < PART
+    assert len(decoded(first + last, bounds)) == 1
+
+    with pytest.raises(MalformedMessage, match="all but the last have 1024"):
+        decoded(next(frames_of(Message(Kind.ORDER, 1, b"x" * PART), PART - 1)), bounds)
+
+
+def test_small_parts_take_no_more_memory_than_their_bytes() -> None:
+    part, count = 64, 50_000
+    decoder = FrameDecoder(BOUNDS._replace(message=8 << 20))
+    frame = next(frames_of(Message(Kind.ORDER, 1, b"x" * 1_000), HEADER.size + part))
+
+    tracemalloc.start()
+    for _ in range(count // 100):
+        decoder.feed(frame * 100)
+        assert decoder.next() is None
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [one.size for one in decoder.incomplete] == [part * count]
+    assert held < 2 * part * count
 
 
 def test_frames_are_bounded_in_number_before_authentication() -> None:

@@ -320,6 +320,7 @@ async def test_reloaded_certificate_is_used_for_new_links(pki: Pki, tmp_path: Pa
 
     def put(tls: Tls) -> None:
         Path(files.cert).write_bytes(Path(tls.cert).read_bytes())
+        Path(files.key).touch(mode=0o600)
         Path(files.key).write_bytes(Path(tls.key).read_bytes())
 
     put(earlier)

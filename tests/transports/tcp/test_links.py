@@ -15,7 +15,7 @@ import pytest
 import kactl
 from kactl import wire
 from kactl.errors import BrokerUnreachable, ControllerUnreachable
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.messages.control import (
     LeaderAndIsr,
     PartitionStates,
@@ -35,9 +35,10 @@ from kactl.transports.base import Transport
 from kactl.transports.tcp import link as link_module
 from kactl.transports.tcp import office as office_module
 from kactl.transports.tcp.control_link import TcpControlLink
-from kactl.transports.tcp.framing import Kind
+from kactl.transports.tcp.framing import Kind, Message, frames_of
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
+from kactl.wire import requests
 
 from .support import RawClient, hello_of, raw_client
 
@@ -613,3 +614,61 @@ def test_sizes_of_the_large_request() -> None:
     """Keeps the tests above honest."""
     assert abs(len(wire.encode(large_order(32 << 20))) - (32 << 20)) < 1 << 20
     assert UpdateMetadata is type(UPDATE)
+
+
+async def test_large_request_is_rejected_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a kind of which participants send a thousand rows at most; the link goes on."""
+    network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
+    proposal = IsrProposal(TopicRef("a", bytes(16)), 0, 0, (), 0)
+    rows = requests.BYTES_MAX // len(wire.encode(AlterPartitionRequested(1, 1, (proposal,))))
+    large = wire.encode(AlterPartitionRequested(1, 7, (proposal,) * 2 * rows))
+    decoded: list[object] = []
+    decode = wire.decode
+
+    def recording(data: Any, family: wire.Family) -> Any:
+        decoded.append(family)
+        return decode(data, family)
+
+    monkeypatch.setattr(wire, "decode", recording)
+
+    async with network.controller_side(ContractOffice()), raw_client(network.address) as client:
+        await client.greet(hello_of(1))
+        decoded.clear()
+        await client.send(Kind.ASK, large)
+        answer = await client.receive()
+
+    assert answer.error
+    assert "at most 524288 are accepted" in str(decode(answer.head, wire.ERRORS))
+    assert wire.REQUESTS not in decoded
+
+
+@pytest.mark.parametrize(("kind", "size"), [(Kind.SESSION, 64 << 10), (Kind.ASK, 4 << 20), (Kind.METADATA, 64 << 10)])
+async def test_message_that_no_participant_sends_closes_its_link(kind: Kind, size: int) -> None:
+    network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
+    async with network.controller_side(ContractOffice()), raw_client(network.address) as client:
+        await client.greet(hello_of(1))
+
+        await client.send(kind, bytes(size + 1))
+
+        await client.ended()
+
+
+async def test_message_that_never_ends_closes_its_link() -> None:
+    """Signs of life between its parts do not prolong its time."""
+    limits = Limits(silence_ms=300, request_ms=1_000)
+    network = TcpNetwork(listen="127.0.0.1:0", limits=limits)
+    part = next(frames_of(Message(Kind.ASK, 7, bytes(8 << 10)), 4 << 10))
+    async with network.controller_side(ContractOffice()), raw_client(network.address) as client:
+        await client.greet(hello_of(1))
+        await client.write(part)
+
+        async def live() -> None:
+            while True:
+                await client.send(Kind.PING, b"")
+                await anyio.sleep(0.05)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live)
+            with pytest.raises((ConnectionError, EOFError)):
+                await client.receive()
+            tasks.cancel_scope.cancel()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import kactl
+from kactl import wire
 from kactl.errors import NotAuthorized
 from kactl.messages import admin, broker, leases
 from kactl.messages.admin import ControllerRequest
@@ -27,6 +28,10 @@ OWN: dict[type[ControllerRequest], dict[str, Any]] = {
 }
 
 
+def begun(request: ControllerRequest) -> wire.Begin:
+    return wire.begin_of(wire.encode(request))
+
+
 def test_every_request_has_an_entry() -> None:
     assert set(RIGHTS) == set(every_request())
 
@@ -36,12 +41,12 @@ def test_participant_speaks_for_its_own_registration(request_: type[ControllerRe
     make: Any = request_
     assert RIGHTS[request_] is Right.OWN
 
-    check_request(make(broker=1, broker_epoch=7, **OWN[request_]), 1)
+    check_request(begun(make(broker=1, broker_epoch=7, **OWN[request_])), 1)
 
     with pytest.raises(NotAuthorized, match="for broker 2"):
-        check_request(make(broker=2, broker_epoch=7, **OWN[request_]), 1)
+        check_request(begun(make(broker=2, broker_epoch=7, **OWN[request_])), 1)
     with pytest.raises(NotAuthorized, match="without its broker epoch"):
-        check_request(make(broker=1, broker_epoch=NO_EPOCH, **OWN[request_]), 1)
+        check_request(begun(make(broker=1, broker_epoch=NO_EPOCH, **OWN[request_])), 1)
 
 
 def test_requests_of_administrators_are_rejected() -> None:
@@ -50,7 +55,7 @@ def test_requests_of_administrators_are_rejected() -> None:
     assert {request for request, right in RIGHTS.items() if right is Right.OWN} == set(OWN)
     for request in (admin.ResignRequested(), admin.UndrainRequested(1), admin.TopicDeletionRequested("orders")):
         with pytest.raises(NotAuthorized, match="admin API"):
-            check_request(request, 1)
+            check_request(begun(request), 1)
 
 
 @pytest.mark.anyio
