@@ -154,7 +154,7 @@ class Commands(TopicCommands):
         """
         await self.ask(UndrainRequested(arguments.whole(broker, "broker")))
 
-    async def reset_replica(self, partition: AnyPartition, broker: int) -> ReplicaReport:
+    async def reset_replica(self, partition: AnyPartition, broker: int, *, dry_run: bool = False) -> ReplicaReport:
         """Use a replica of a participant again whose handler has failed too often. Returns the failure.
 
         The participant receives a request and reports the replica as ready; `replica_status` shows it until then.
@@ -165,7 +165,8 @@ class Commands(TopicCommands):
             BrokerNotAvailable: the broker is not registered.
             NothingToReset: the handler has no failure that a reset ends.
         """
-        asked = ReplicaResetRequested(arguments.partition(partition, "partition"), arguments.whole(broker, "broker"))
+        name, id_ = arguments.partition(partition, "partition"), arguments.whole(broker, "broker")
+        asked = ReplicaResetRequested(name, id_, arguments.flag(dry_run, "dry_run"))
         return cast(ReplicaReport, await self.ask(asked))
 
     async def update_features(self, updates: Iterable[FeatureUpdate], *, dry_run: bool = False) -> list[FeatureResult]:

@@ -89,7 +89,7 @@ class KactlError(Exception):
         text = super().__str__()
         if text.isprintable():
             return text
-        return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+        return "".join(c if c.isprintable() or c in "\n\t" else f"\\u{ord(c):04x}" for c in text)
 
 
 # -- internal errors ------------------------------------------------------------------------------------------------

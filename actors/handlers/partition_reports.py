@@ -83,8 +83,9 @@ class PartitionReports(Handlers):
             raise NothingToReset(replica, f"a call of its handler does not end ({report.detail}): restart the process")
         topic = cluster.table.topic(name.topic)
         assert topic is not None, "the partition is known"
-        own = cluster.controller_id, cluster.fence.epoch, registered.epoch
-        self.channels.send([Addressed(broker, ReplicaReset(*own, topic.ref, name.partition))])
+        if not event.dry_run:
+            own = cluster.controller_id, cluster.fence.epoch, registered.epoch
+            self.channels.send([Addressed(broker, ReplicaReset(*own, topic.ref, name.partition))])
         return report
 
     def _delete(self, event: PartitionsReported, name: TopicPartition, topic: TopicRef) -> None:

@@ -18,7 +18,7 @@ from kactl.admin.schema import (
 
 from . import output
 from .api_client import confirm, quoted
-from .common_options import Settings, options, own_reason_option, reason_option
+from .common_options import Settings, dry_run_option, never_asks, options, own_reason_option, reason_option
 from .exits import Exit
 
 # Interval between the questions of `stoppable --wait`.
@@ -34,9 +34,11 @@ def broker() -> None:
 
 @broker.command(short_help="Kill a broker without a clean shutdown.")
 @click.argument("broker_id", type=int, metavar="ID")
+@dry_run_option
+@never_asks
 @own_reason_option
 @options
-def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
+def kill(settings: Settings, *, broker_id: int, dry_run: bool, reason: str) -> None:
     """Kill a broker without a clean shutdown, as SIGKILL does.
 
     It counts as alive until its session expires. New leaders are then elected for its partitions.
@@ -46,17 +48,20 @@ def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
         broker_id,
         "kill",
         f"Killed broker {broker_id}; the controller notices when its session expires.",
-        reason,
+        BrokerAction(dry_run=dry_run, reason=reason),
     )
 
 
 @broker.command(short_help="Restart a broker.")
 @click.argument("broker_id", type=int, metavar="ID")
+@dry_run_option
+@never_asks
 @reason_option
 @options
-def restart(settings: Settings, *, broker_id: int, reason: str) -> None:
+def restart(settings: Settings, *, broker_id: int, dry_run: bool, reason: str) -> None:
     """Restart a broker, with a higher broker epoch. If it is running, it is stopped first."""
-    _do(settings, broker_id, "restart", f"Restarted broker {broker_id}.", reason)
+    request = BrokerAction(dry_run=dry_run, reason=reason)
+    _do(settings, broker_id, "restart", f"Restarted broker {broker_id}.", request)
 
 
 @broker.command(short_help="Move leadership away from a broker.")
@@ -198,10 +203,10 @@ def _names(some: SomePartitions) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def _do(settings: Settings, broker_id: int, action: str, done: str, reason: str) -> None:
+def _do(settings: Settings, broker_id: int, action: str, done: str, request: BrokerAction) -> None:
     form = settings.form()
-    answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", BrokerAction(reason=reason), BrokerActed)
+    answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", request, BrokerActed)
     if form in output.DATA:
         output.print_data(form, answer)
     else:
-        settings.note(done)
+        settings.note(f"Broker {broker_id}: {action} is possible. Nothing was changed." if request.dry_run else done)

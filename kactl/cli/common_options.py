@@ -183,6 +183,21 @@ reason_option: Final = click.option(
 )
 
 
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Show the effect or check the request; change nothing."
+)
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+# Scripts give --yes to every command that changes the cluster, whether or not it asks.
+never_asks: Final = click.option("--yes", is_flag=True, expose_value=False, help="Accepted; this command does not ask.")
+
+
+def given_file(ctx: click.Context, argument: str | None, option: str | None) -> str | None:
+    """Returns the file of a command that takes it as an argument or by `-f`."""
+    if argument is not None and option is not None:
+        raise click.UsageError(f"specify the file once: as {argument!r} or by -f", ctx)
+    return argument if option is None else option
+
+
 def options(command: _Command) -> _Command:
     """Add the common options to a command; its function receives the `Settings` as first argument."""
     return with_options(FORMS)(command)

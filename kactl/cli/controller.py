@@ -8,7 +8,7 @@ from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignatio
 
 from . import output
 from .api_client import confirm
-from .common_options import Settings, options, own_reason_option, with_options
+from .common_options import Settings, dry_run_option, options, own_reason_option, with_options, yes_option
 from .config import FILE_DEFAULT
 from .exits import Exit, Failure
 from .output import GOOD, NONE, PLAIN, WARN, Cell
@@ -109,23 +109,25 @@ def queue(settings: Settings, *, limit: int) -> None:
 
 @controller.command(short_help="Resign as controller.")
 @click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option
+@yes_option
 @own_reason_option
 @options
-def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
+def resign(settings: Settings, *, epoch: int | None, dry_run: bool, yes: bool, reason: str) -> None:
     """Resign as controller; another instance, or the same, is elected with a higher epoch."""
     form = settings.form()
     info = settings.api.get("/v1/controller", ControllerInfo)
     if not info.is_active:
         raise Failure(f"{settings.server} is not the controller; {info.active_id} is", Exit.PRECONDITION)
-    if not yes:
+    if not (yes or dry_run):
         confirm(f"Resign controller {info.node_id} from epoch {info.epoch}?")
-    request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, reason=reason)
+    request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, dry_run=dry_run, reason=reason)
     answer = settings.api.post("/v1/controller/resign", request, Resigned)
     if form in output.DATA:
         output.print_data(form, answer)
     else:
-        settings.note(f"Controller {info.node_id} has resigned from epoch {answer.epoch}.")
+        did = "could resign from epoch {}. Nothing was changed." if dry_run else "has resigned from epoch {}."
+        settings.note(f"Controller {info.node_id} {did.format(answer.epoch)}")
 
 
 def _term(term: TermInfo) -> tuple[Cell, ...]:

@@ -11,7 +11,7 @@ from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, 
 
 from . import output
 from .api_client import confirm, quoted, require_terminal
-from .common_options import Settings, options, own_reason, reason_option
+from .common_options import Settings, dry_run_option, given_file, options, own_reason, reason_option, yes_option
 from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read
@@ -24,14 +24,15 @@ _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
 
 @click.command(short_help="Elect leaders: the preferred ones, or unclean ones.")
 @click.argument("kind", type=click.Choice(["preferred", "unclean"]))
+@click.argument("argument", required=False, metavar="[FILE]")
 @click.option("--all", "everything", is_flag=True, help="All partitions that need an election.")
 @click.option("-p", "--partition", "names", multiple=True, metavar="T-P", help="This partition; may be repeated.")
 @click.option("--topic", metavar="T", help="All partitions of this topic.")
 @click.option(
     "-f", "--file", "file", metavar="FILE", help="Partitions of a file in the format of Kafka's tools; -: stdin."
 )
-@click.option("--dry-run", is_flag=True, help="Show the expected result; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option
+@yes_option
 @reason_option
 @options
 def elect(
@@ -41,6 +42,7 @@ def elect(
     everything: bool,
     names: tuple[str, ...],
     topic: str | None,
+    argument: str | None,
     file: str | None,
     dry_run: bool,
     yes: bool,
@@ -51,6 +53,7 @@ def elect(
     `preferred` makes the first assigned replica the leader. `unclean` elects an out-of-sync replica if no in-sync
     replica is alive: records that it lacks are lost permanently.
     """
+    file = given_file(click.get_current_context(), argument, file)
     if sum((everything, bool(names), topic is not None, file is not None)) != 1:
         raise click.UsageError("select partitions with exactly one of --all, -p T-P ..., --topic T and -f FILE")
     settings.form()

@@ -58,11 +58,11 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(harmless_lines(text), err=err, nl=nl)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to stdout; without colour unless it is a terminal."""
+def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines to stdout, or to stderr; without colour unless it is a terminal."""
     text = "\n".join(lines)
     if text:
-        click.echo("".join(map(_styled, _STYLE.split(text))))
+        click.echo("".join(map(_styled, _STYLE.split(text))), err=err)
 
 
 def _styled(part: str) -> str:

@@ -18,7 +18,7 @@ from kactl.runtime.private_files import open_private
 
 from . import output
 from .api_client import confirm, require_terminal
-from .common_options import Settings, options, reason_option
+from .common_options import Settings, dry_run_option, given_file, options, reason_option, yes_option
 from .exits import Exit, Failure
 from .output import BAD, GOOD, WARN, Cell
 from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed, parsed_target, read, targets_of
@@ -30,6 +30,8 @@ _PLAN: Final = ("PARTITION", "NOW", "PLANNED", "COPIES")
 _RESULT: Final = ("PARTITION", "REPLICAS", "ADDING", "REMOVING", "EFFECT")
 _RUNNING: Final = ("PARTITION", "LEADER", "ISR", "ADDING", "REMOVING", "WAITS FOR")
 _STANDING: Final = ("PARTITION", "WANTED", "NOW", "STATE")
+# As `-f FILE`.
+_file_argument = click.argument("argument", required=False, metavar="[FILE]")
 
 
 @click.group()
@@ -83,9 +85,8 @@ def plan_(
             for item in answer.items
         ]
         output.print_lines(output.table(_PLAN, rows))
-    if form == "table":
-        for line in _spread(answer):
-            settings.note(line)
+    if form == "table" and not settings.quiet:
+        output.print_lines(_spread(answer), err=True)
     if not answer.items:
         settings.note(_nothing_to_move(answer, balance=balance))
         return
@@ -130,21 +131,30 @@ def _keep(out: str, answer: PlanAnswer) -> None:
 
 
 @reassign.command(short_help="Start to move partitions.")
+@_file_argument
 @click.option(
     "-p", "--partition", "named", multiple=True, metavar="T-P:ID,ID", help="Target of a partition; may be repeated."
 )
 @click.option("-f", "--file", "file", metavar="FILE", help="File of `plan --out` or of Kafka's tools; -: stdin.")
-@click.option("--dry-run", is_flag=True, help="Show the expected result; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option
+@yes_option
 @reason_option
 @options
 def apply(
-    settings: Settings, *, named: tuple[str, ...], file: str | None, dry_run: bool, yes: bool, reason: str
+    settings: Settings,
+    *,
+    named: tuple[str, ...],
+    argument: str | None,
+    file: str | None,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
 ) -> None:
     """Start to move partitions to other replicas; `reassign verify` shows when they are complete.
 
     The first replica is the preferred leader. If a partition is already being moved, its target is replaced.
     """
+    file = given_file(click.get_current_context(), argument, file)
     if bool(named) == (file is not None):
         raise click.UsageError("specify targets with exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
@@ -155,11 +165,12 @@ def apply(
 
 
 @reassign.command(short_help="Cancel reassignments.")
+@_file_argument
 @click.option("--all", "everything", is_flag=True, help="All reassignments in progress.")
 @click.option("-p", "--partition", "named", multiple=True, metavar="T-P", help="This partition; may be repeated.")
 @click.option("-f", "--file", "file", metavar="FILE", help="Partitions of a file; -: stdin.")
-@click.option("--dry-run", is_flag=True, help="Show the expected result; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option
+@yes_option
 @reason_option
 @options
 def cancel(
@@ -167,12 +178,14 @@ def cancel(
     *,
     everything: bool,
     named: tuple[str, ...],
+    argument: str | None,
     file: str | None,
     dry_run: bool,
     yes: bool,
     reason: str,
 ) -> None:
     """Return partitions to their previous replicas. Replicas that were added are deleted."""
+    file = given_file(click.get_current_context(), argument, file)
     if sum((everything, bool(named), file is not None)) != 1:
         raise click.UsageError("select partitions with exactly one of --all, -p T-P ... and -f FILE")
     if everything:
@@ -226,14 +239,16 @@ def _none_running(running: ReassignmentList) -> str:
 
 
 @reassign.command(short_help="Check whether a reassignment is complete.")
+@_file_argument
 @click.option(
     "-p", "--partition", "named", multiple=True, metavar="T-P:ID,ID", help="Target of a partition; may be repeated."
 )
 @click.option("-f", "--file", "file", metavar="FILE", help="File given to `apply`; -: stdin.")
 @options
-def verify(settings: Settings, *, named: tuple[str, ...], file: str | None) -> None:
+def verify(settings: Settings, *, named: tuple[str, ...], argument: str | None, file: str | None) -> None:
     """Check whether partitions have their target replicas. Exit code 0 if all have, 1 otherwise."""
     form = settings.form()
+    file = given_file(click.get_current_context(), argument, file)
     if bool(named) == (file is not None):
         raise click.UsageError("specify targets with exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))

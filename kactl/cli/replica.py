@@ -7,7 +7,7 @@ from kactl.model import TopicPartition
 
 from . import output
 from .api_client import quoted
-from .common_options import Settings, options, reason_option
+from .common_options import Settings, dry_run_option, never_asks, options, reason_option
 
 
 @click.group()
@@ -18,9 +18,11 @@ def replica() -> None:
 @replica.command(short_help="Use a replica again whose handler has failed.")
 @click.argument("name", metavar="TOPIC-P")
 @click.option("--broker", "broker_id", type=int, required=True, metavar="ID", help="The participant of the replica.")
+@dry_run_option
+@never_asks
 @reason_option
 @options
-def reset(settings: Settings, *, name: str, broker_id: int, reason: str) -> None:
+def reset(settings: Settings, *, name: str, broker_id: int, dry_run: bool, reason: str) -> None:
     """Use a replica again whose handler has failed too often.
 
     A handler that fails four times in a row is not called any more. Remove the cause first: `kactl explain TOPIC-P`
@@ -32,10 +34,13 @@ def reset(settings: Settings, *, name: str, broker_id: int, reason: str) -> None
         raise click.BadParameter(str(error), param_hint="TOPIC-P") from None
     form = settings.form()
     path = f"/v1/topics/{quoted(partition.topic)}/partitions/{partition.partition}/replicas/{quoted(broker_id)}/reset"
-    answer = settings.api.post(path, ReplicaResetting(reason=reason), ReplicaResetInfo)
+    answer = settings.api.post(path, ReplicaResetting(dry_run=dry_run, reason=reason), ReplicaResetInfo)
     if form in output.DATA:
         output.print_data(form, answer)
     else:
         failure = answer.failure
         detail = f" ({failure.detail})" if failure.detail else ""
-        settings.note(f"Reset {partition} on broker {broker_id}, which was {failure.status.replace('_', ' ')}{detail}.")
+        was = f"{partition} on broker {broker_id}, which {{}} {failure.status.replace('_', ' ')}{detail}."
+        settings.note(
+            f"Would reset {was.format('is')} Nothing was changed." if dry_run else f"Reset {was.format('was')}"
+        )

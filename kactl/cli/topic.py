@@ -18,7 +18,17 @@ from kactl.messages.topic_requests import WaitFor
 
 from . import output
 from .api_client import confirm, quoted
-from .common_options import FORMS, Settings, options, own_reason_option, reason_option, with_options
+from .common_options import (
+    FORMS,
+    Settings,
+    dry_run_option,
+    never_asks,
+    options,
+    own_reason_option,
+    reason_option,
+    with_options,
+    yes_option,
+)
 from .describe_lines import describe_lines
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
@@ -72,7 +82,8 @@ def topic() -> None:
     shell_complete=_complete_override,
     help="Configuration override; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
+@dry_run_option
+@never_asks
 @wait_option
 @reason_option
 @options
@@ -114,8 +125,8 @@ def create(
 
 @topic.command(short_help="Delete a topic and all its records.")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@dry_run_option
+@yes_option
 @own_reason_option
 @options
 def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
@@ -149,7 +160,8 @@ def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: s
     metavar="ID,ID",
     help="Replicas of a new partition; repeat for each new partition, in order.",
 )
-@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
+@dry_run_option
+@never_asks
 @wait_option
 @reason_option
 @options
@@ -188,7 +200,8 @@ topic.add_command(_grow, "grow")
 @topic.command("set", short_help="Change overrides of a topic.")
 @click.argument("name")
 @click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...", shell_complete=_complete_override)
-@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
+@dry_run_option
+@never_asks
 @reason_option
 @options
 def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: bool, reason: str) -> None:

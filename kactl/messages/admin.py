@@ -92,6 +92,7 @@ class ReplicaResetRequested(ControllerRequest, frozen=True):
     priority = Priority.HIGH
     partition: TopicPartition
     broker: int
+    dry_run: bool = False
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------

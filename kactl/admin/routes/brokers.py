@@ -102,9 +102,11 @@ async def broker(service: Service, request: ApiRequest[BrokerPath, NoData, NoDat
 async def kill(service: Service, request: Acting) -> BrokerActed:
     """Stop a participant as SIGKILL stops a process; no effect if it has already stopped."""
     participants = _participants(service, request.path.id, "stop its own process")
-    async with audited(service, "kill broker", request.path.id, reason=request.body.reason):
-        await participants.kill(request.path.id)
-    return BrokerActed(broker=request.path.id, action="kill")
+    body = request.body
+    async with audited(service, "kill broker", request.path.id, reason=body.reason, dry_run=body.dry_run):
+        if not body.dry_run:
+            await participants.kill(request.path.id)
+    return BrokerActed(broker=request.path.id, action="kill", dry_run=body.dry_run)
 
 
 async def restart(service: Service, request: Acting) -> BrokerActed:
@@ -118,6 +120,9 @@ async def restart(service: Service, request: Acting) -> BrokerActed:
             f"participant {id_} is being restarted, and waits until its previous registration has expired",
             retriable=True,
         )
+    if request.body.dry_run:
+        async with audited(service, "restart broker", id_, reason=request.body.reason, dry_run=True):
+            return BrokerActed(broker=id_, action="restart", dry_run=True)
     service.restarting.add(id_)
     async with audited(service, "restart broker", id_, reason=request.body.reason) as audit:
         audit.has_begun()  # the participant stops before it starts

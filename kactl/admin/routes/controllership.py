@@ -17,7 +17,7 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.errors import NotController
+from kactl.errors import NotController, StaleEpoch
 from kactl.telemetry.durations import Summary
 
 
@@ -69,9 +69,12 @@ async def resign(service: Service, request: ApiRequest[NoData, NoData, Resignati
     controller = service.controller
     if not controller.is_active:
         raise NotController(controller.loop.active_id)
-    epoch = request.body.expected_epoch
-    async with audited(service, "resign", f"epoch {epoch}", reason=request.body.reason):
-        await controller.resign(expected_epoch=epoch)
+    epoch, body = request.body.expected_epoch, request.body
+    async with audited(service, "resign", f"epoch {epoch}", reason=body.reason, dry_run=body.dry_run):
+        if not body.dry_run:
+            await controller.resign(expected_epoch=epoch)
+        elif epoch != controller.cluster.fence.epoch:
+            raise StaleEpoch("expected_epoch", expected=epoch, present=controller.cluster.fence.epoch)
     return Resigned(epoch=epoch, active_id=controller.loop.active_id)
 
 

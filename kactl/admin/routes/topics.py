@@ -153,8 +153,10 @@ async def reset(service: Service, request: ApiRequest[ReplicaPath, NoData, Repli
     """Let a participant use a replica again whose handler has failed too often."""
     path, controller = request.path, service.controller
     name = TopicPartition(path.topic, path.partition)
-    async with audited(service, "reset replica", f"{name} on {path.broker}", reason=request.body.reason):
-        report = await controller.reset_replica(name, path.broker)
+    body = request.body
+    what = f"{name} on {path.broker}"
+    async with audited(service, "reset replica", what, reason=body.reason, dry_run=body.dry_run):
+        report = await controller.reset_replica(name, path.broker, dry_run=body.dry_run)
     failure = _status(report, controller.clock.monotonic_ms())
     return ReplicaResetInfo(topic=path.topic, partition=path.partition, broker=path.broker, failure=failure)
 

@@ -64,6 +64,7 @@ class BrokerPath(Question, frozen=True):
 class BrokerAction(Question, frozen=True):
     """Kill or restart a participant; the body may be empty."""
 
+    dry_run: bool = False
     reason: Reason = ""
 
 
@@ -119,3 +120,4 @@ class BrokerActed(Answer, frozen=True):
 
     broker: int
     action: str
+    dry_run: bool = False

@@ -118,6 +118,7 @@ class Resignation(Question, frozen=True):
     """Resign as controller, if the controller epoch is `expected_epoch`."""
 
     expected_epoch: Int32
+    dry_run: bool = False
     reason: Reason = ""
 
 

@@ -169,6 +169,7 @@ class ReplicaPath(Question, frozen=True):
 class ReplicaResetting(Question, frozen=True):
     """Reset the handler of a replica; the body may be empty."""
 
+    dry_run: bool = False
     reason: Reason = ""
 
 
