@@ -201,11 +201,7 @@ class Bench:
 
     def sessions_of_brokers(self) -> dict[int, int]:
         """Return the broker of each session, over all runs of all brokers."""
-        return {
-            write.session: int(write.path.rpartition("/")[2])
-            for write in self.journal()
-            if write.kind is Kind.CREATE and write.path.startswith("/brokers/ids/")
-        }
+        return {write.session: int(write.path.rpartition("/")[2]) for write in self.journal() if is_registration(write)}
 
 
 def until(reached: Callable[[], bool], expected: str, timeout_s: float) -> float:
@@ -232,6 +228,12 @@ def partition_of(path: str) -> str | None:
     """Return the partition of a state node's path; None for any other path."""
     parts = path.split("/")
     return f"{parts[3]}-{parts[5]}" if parts[1:3] == ["brokers", "topics"] and parts[6:] == ["state"] else None
+
+
+def is_registration(written: Written) -> bool:
+    """Return whether a broker registers by this write; the entry of kactl is none."""
+    is_entry = b'"kactl"' in (written.data or b"")
+    return written.kind is Kind.CREATE and written.path.startswith("/brokers/ids/") and not is_entry
 
 
 def as_json(written: Written) -> Any:

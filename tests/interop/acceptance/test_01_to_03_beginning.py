@@ -5,7 +5,7 @@ import pytest
 from ..journal import Kind
 from ..metadata import MetadataClient
 from ..traffic import Traffic
-from .bench import BALLAST, BALLAST_PARTITIONS, BROKERS, KACTL, MARGIN_S, Bench, as_json, until
+from .bench import BALLAST, BALLAST_PARTITIONS, BROKERS, KACTL, MARGIN_S, Bench, as_json, is_registration, until
 
 
 @pytest.mark.checklist(1)
@@ -14,11 +14,7 @@ def test_kactl_controls_an_empty_zookeeper_and_new_brokers(bench: Bench) -> None
 
     written = [write for write in bench.journal() if write.kind is not Kind.END_SESSION]
     controller_writes = [write for write in written if write.path == "/controller"]
-    came = [
-        write
-        for write in written
-        if write.path.startswith("/brokers/ids/") and write.kind is Kind.CREATE and "kactl" not in as_json(write)
-    ]
+    came = [write for write in written if is_registration(write)]
     assert [(write.kind, as_json(write)["brokerid"]) for write in controller_writes] == [(Kind.CREATE, KACTL)]
     assert controller_writes[0].zxid < min(write.zxid for write in came)
     assert len(came) == len(BROKERS)
@@ -60,4 +56,5 @@ def test_ballast_topic_is_created_for_balancing(bench: Bench) -> None:
     bench.create(BALLAST, "--partitions", count, "--replication-factor", "3", partitions=BALLAST_PARTITIONS)
 
     firsts = [replicas[0] for name, replicas in bench.reader.assignments().items() if name.startswith(f"{BALLAST}-")]
-    assert {broker: firsts.count(broker) for broker in BROKERS} == dict.fromkeys(BROKERS, BALLAST_PARTITIONS // 3)
+    # With racks, replicas are placed so that all topics together are balanced.
+    assert all(abs(firsts.count(broker) - BALLAST_PARTITIONS // 3) <= 1 for broker in BROKERS)
