@@ -25,7 +25,7 @@ from kactl.messages.admin import (
 )
 from kactl.messages.arguments import AnyElection, AnyPartition
 from kactl.messages.broker import ControlledShutdownRequested
-from kactl.model import Assignment, TopicPartition
+from kactl.model import NO_EPOCH, UNTIL_MS_MAX, Assignment, TopicPartition
 from kactl.state.replica_reports import ReplicaReport
 
 from .topic_commands import DEFAULT_TIMEOUT_MS, TopicCommands
@@ -135,24 +135,45 @@ class Commands(TopicCommands):
 
     # -- brokers and features ------------------------------------------------------------------------------------------
 
-    async def drain(self, broker: int, *, dry_run: bool = False) -> list[TopicPartition]:
+    async def drain(
+        self,
+        broker: int,
+        *,
+        until_ms: int | None = None,
+        until_restart: bool = False,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> list[TopicPartition]:
         """Move leadership away from a broker, as before it is stopped. Returns the partitions that it still leads.
 
-        It is elected for no partition until it has registered anew or was restored.
+        It leads nothing that another broker can lead, and is in no ISR with other members, until `restore` or
+        `until_ms`. That is stored, and holds under later controllers and after restarts of the broker. The drain of a
+        drained broker is replaced.
+
+        Args:
+            until_ms: a Unix time in the future; None for no limit.
+            until_restart: the drain ends when the broker has registered anew.
+            by, reason: for operators.
 
         Raises:
+            BadRequest: `until_ms` has passed, or an argument cannot be used; nothing was changed.
             BrokerNotAvailable: it is not registered.
         """
-        asked = ControlledShutdownRequested(arguments.whole(broker, "broker"), dry_run=dry_run)
+        if until_ms is not None and arguments.whole(until_ms, "until_ms") > UNTIL_MS_MAX:
+            raise BadRequest("until_ms", f"{until_ms} is later than the year 9999: give milliseconds since 1970")
+        asked = ControlledShutdownRequested(
+            arguments.whole(broker, "broker"), NO_EPOCH, dry_run, until_ms, until_restart, by, reason
+        )
         return cast(list[TopicPartition], await self.ask(asked))
 
-    async def restore(self, broker: int) -> None:
-        """Allow a broker that was drained and not stopped to lead and follow again.
+    async def restore(self, broker: int, *, by: str = "") -> bool:
+        """Allow a drained broker to lead and follow again. Returns whether it was drained.
 
         Raises:
-            BrokerNotAvailable: it is not registered.
+            BrokerNotAvailable: it is neither registered nor drained.
         """
-        await self.ask(UndrainRequested(arguments.whole(broker, "broker")))
+        return cast(bool, await self.ask(UndrainRequested(arguments.whole(broker, "broker"), by=by)))
 
     async def reset_replica(self, partition: AnyPartition, broker: int, *, dry_run: bool = False) -> ReplicaReport:
         """Use a replica of a participant again whose handler has failed too often. Returns the failure.

@@ -4,11 +4,12 @@ Immutable values that compare by content and do not depend on storage. The contr
 (`kactl.state.table`) and builds these values on demand, for responses, logs and tests.
 """
 
+import datetime
 import enum
 import re
 from collections import Counter
 from collections.abc import Collection
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -19,6 +20,8 @@ EPOCH_DURING_DELETE: Final = -2  # only sent, as the leader epoch of a StopRepli
 NO_BROKER: Final = -1
 NO_VERSION: Final = -1  # version of an entry that is not stored yet
 ZERO_ID: Final = bytes(16)  # a topic without an id
+# Of a drain: the end of the year 9999, the last moment that a calendar can show.
+UNTIL_MS_MAX: Final = 253_402_300_799_999
 
 # Kafka's own limit; longer names do not fit the directory name of a partition.
 TOPIC_NAME_LENGTH_MAX: Final = 249
@@ -280,6 +283,69 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
     @property
     def last(self) -> int:
         return self.first + self.length - 1
+
+
+class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Operator's order that a broker leads nothing; it outlives controllers and registrations.
+
+    Attributes:
+        since_ms, until_ms: Unix times; `until_ms` is None for a drain without a time limit.
+        by: the user; empty for a call by a program.
+        broker_epoch: the registration whose end also ends the drain; NO_EPOCH if none does.
+    """
+
+    since_ms: int
+    until_ms: int | None = None
+    by: str = ""
+    reason: str = ""
+    broker_epoch: int = NO_EPOCH
+
+    def __str__(self) -> str:
+        """Returns by whom the broker was drained, since and until when, and why."""
+        parts = [f"by {self.by}"] if self.by else []
+        parts.append(f"since {_utc(self.since_ms)}")
+        if self.until_ms is not None:
+            parts.append(f"until {_utc(self.until_ms)}")
+        if self.ends_with_registration:
+            parts.append("until it registers anew")
+        return ", ".join(parts) + (f": {self.reason}" if self.reason else "")
+
+    @property
+    def ends_with_registration(self) -> bool:
+        return self.broker_epoch != NO_EPOCH
+
+    def is_over(self, now_ms: int, broker: Broker | None) -> bool:
+        """Returns whether the time limit has passed, or a registration `broker` is a new one that ends the drain."""
+        if self.until_ms is not None and self.until_ms <= now_ms:
+            return True
+        return broker is not None and self.ends_with_registration and broker.epoch != self.broker_epoch
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class HeldLeadership(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A leadership that automatic balancing does not return, until a Unix time or the end of the registration."""
+
+    broker: int
+    broker_epoch: int
+    until_ms: int
+    reason: str = ""
+
+
+class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What operators and leaders have ordered beyond one controllership: drains by broker, held leaderships by name."""
+
+    drains: dict[int, Drain] = {}
+    held: dict[str, HeldLeadership] = {}
+
+
+class Membership(NamedTuple):
+    """All registrations by broker id, with epochs, and the stored maintenance."""
+
+    brokers: dict[int, Broker]
+    maintenance: Maintenance
 
 
 def check_topic_name(name: str) -> str | None:

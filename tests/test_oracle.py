@@ -187,7 +187,7 @@ def test_replicas_going_offline_agree(both: Both, gone: set[int]) -> None:
 def test_controller_startups_agree(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
-    both.cluster.apply(partition.begin(rows, both.cluster.live_brokers))
+    both.cluster.apply(partition.begin(rows, both.cluster.staying))
 
     for each in both.objects.partitions.values():
         each.state = machines.state_at_the_beginning(both.objects, each)

@@ -18,11 +18,11 @@ from kactl.machines.reassignment import is_complete
 from kactl.machines.topic_progress import Delivery
 from kactl.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
-from kactl.model import Broker, Fence, PartitionState, ReplicaState
+from kactl.model import NO_EPOCH, Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows, choose, holds, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, common, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests
@@ -268,6 +268,12 @@ class Handlers:
         if brokers and len(row_numbers):
             await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.ONLINE, brokers, whole=True))
 
+    async def introduce_drained(self, brokers: frozenset[int], row_numbers: RowNumbers) -> None:
+        """Do the same for drained brokers, with those of the rows in whose ISRs each is: it does not follow."""
+        for broker in sorted(brokers):
+            rows = self.cluster.table.rows(common(row_numbers, self.cluster.table.with_replica_on([broker])))
+            await self.introduce(frozenset({broker}), rows.index[some(holds(rows, broker) & rows.in_sync)])
+
     async def elect_offline(self) -> MoveResult:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""
         row_numbers = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
@@ -330,10 +336,11 @@ class Handlers:
         if moving:
             self.context.enqueue(ReassignmentStored())
 
-    def broker_event(self, kind: str, broker: int) -> BrokerEvent:
-        return BrokerEvent(
-            what=kind, broker=broker, broker_epoch=self.cluster.brokers[broker].epoch, controller_epoch=self.epoch
-        )
+    def broker_event(self, kind: str, broker: int, detail: str | None = None) -> BrokerEvent:
+        """Returns an event of a broker, which need not be registered."""
+        known = self.cluster.brokers.get(broker)
+        epoch = NO_EPOCH if known is None else known.epoch
+        return BrokerEvent(what=kind, broker=broker, broker_epoch=epoch, detail=detail, controller_epoch=self.epoch)
 
 
 def _is_leaderless(rows: Rows) -> Bools:

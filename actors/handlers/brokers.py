@@ -15,6 +15,7 @@ from kactl.messages.events import (
     BrokerLagged,
     BrokerModified,
     BrokersChanged,
+    DrainAdvanced,
     Event,
     LinksChanged,
     ShutdownOverdue,
@@ -32,6 +33,7 @@ from .balance import Balancing
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
+from .drains import Drains
 from .features import FeatureEvents
 from .leases import Leases
 from .offline import Offline
@@ -56,6 +58,7 @@ class BrokerEvents(Handlers):
         timers: of the shutdowns that registrations have requested; they end with the registrations.
         stopped: the same of replicas that they have stopped.
         leases: hold the leaderships of participants without a registration.
+        drains: may end with a registration.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class BrokerEvents(Handlers):
         stopped: StoppedReplicas,
         leases: Leases,
         balancing: Balancing,
+        drains: Drains,
     ) -> None:
         super().__init__(context)
+        self._drains = drains
         self._balancing = balancing
         self._stopped = stopped
         self._timers = timers
@@ -124,6 +129,7 @@ class BrokerEvents(Handlers):
             # Not between the registration and the first full LeaderAndIsr; see `on_broker_startup`.
             await self.context.yield_point()
             with self._or_found_again(new):
+                await self._drains.brokers_came(registered[broker] for broker in new)
                 self.add_brokers(registered[broker] for broker in new)
                 for broker in new:
                     self._leases.life_began(registered[broker])
@@ -136,6 +142,7 @@ class BrokerEvents(Handlers):
                 cluster.remove_brokers(bounced)
                 await self._brokers_failed(bounced)
                 await self.context.yield_point()
+                await self._drains.brokers_came(registered[broker] for broker in bounced)
                 self.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:
@@ -167,10 +174,13 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             self.cluster.forget_offline_dirs(broker)
         await self.on_broker_startup(brokers, kind)
+        self._drains.brokers_started(brokers)
         self._balancing.brokers_came(brokers)
 
     async def on_broker_startup(self, brokers: list[int], kind: str) -> None:
         """Use brokers, for the first time or again: send them everything, and their registrations to the other brokers.
+
+        A drained broker serves only where it is in an ISR: it left all those that have other members.
 
         A new registration receives UpdateMetadata first, then one LeaderAndIsr with everything that it hosts. Small
         events are handled before and after, never in between: an election would send a LeaderAndIsr of one partition.
@@ -185,7 +195,8 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             # Directories of a broker that stayed registered; a new registration has none marked.
             row_numbers = without(row_numbers, cluster.table.dirs_offline(broker))
-        await self.introduce(ids, row_numbers)
+        await self.introduce(ids - cluster.drained, row_numbers)
+        await self.introduce_drained(ids & cluster.drained, row_numbers)
         # If the first attempt to handle the start has failed, its channels were removed with what it had sent.
         await self._deletion.requests_dropped(ids)
         await self.elect_offline()
@@ -242,6 +253,7 @@ class BrokerEvents(Handlers):
                 await self._offline.replicas_offline(failed, frozenset({broker}))
         await self._reassignments.resume(row_numbers)
         await self._deletion.resume()
+        self.continue_drains(row_numbers)
 
     async def _learn(self, row_numbers: RowNumbers) -> None:
         """Apply stored leadership that was committed without a response, and send LeaderAndIsr for all of the rows.
@@ -311,7 +323,11 @@ class BrokerEvents(Handlers):
         """
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
-        await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
+        if broker in self.cluster.drained:
+            await self.introduce_drained(frozenset({broker}), table.with_replica_on([broker]))
+            self.context.enqueue(DrainAdvanced(broker, stop_again=True))
+        else:
+            await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         self._leases.state_sent([broker])
         await self._reassignments.resume_on([broker])
         await self._deletion.send_again(broker)

@@ -228,7 +228,7 @@ class Deletion(Handlers):
         self.batch.begin()
         self.batch.update_metadata(cluster.brokers, rows)
         self.channels.send(self.batch.flush())
-        deletable = cluster.deletable
+        deletable = cluster.staying
         reachable = deletion.to_delete(rows, deletable)
         await self.move_some_replicas(row_numbers, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
         await self.move_some_replicas(row_numbers, reachable, ReplicaState.OFFLINE)
@@ -307,7 +307,7 @@ class Deletion(Handlers):
     def _halt_dead(self, row_numbers: RowNumbers) -> None:
         """Block the topics that have offline replicas in the rows `row_numbers`."""
         rows = self.cluster.table.rows(row_numbers)
-        dead = deletion.dead(rows, self.cluster.deletable)
+        dead = deletion.dead(rows, self.cluster.staying)
         for number in np.unique(rows.topic[some(dead)]).tolist():
             here = dead & (rows.topic == number)
             brokers = tuple(np.unique(rows.replicas[here]).tolist())

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from kactl.machines import partition
-from kactl.messages.events import TopicIdsDue
+from kactl.messages.events import DrainAdvanced, TopicIdsDue
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names
@@ -19,6 +19,7 @@ from kactl.stores.base import Names
 from .balance import Balancing
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
+from .drains import Drains
 from .elections import Elections
 from .features import FeatureEvents
 from .leases import Leases
@@ -44,8 +45,10 @@ class Failover(Handlers):
         balancing: Balancing,
         standby: Standby,
         leases: Leases,
+        drains: Drains,
     ) -> None:
         super().__init__(context)
+        self._drains = drains
         self._topics = topics
         self._features = features
         self._deletion = deletion
@@ -67,7 +70,7 @@ class Failover(Handlers):
         await self._features.take_over()
         await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
         await store.delete_notifications(await store.isr_notifications(), cluster.fence)
-        stored = await store.brokers()
+        stored, maintenance = await store.membership()
         self.context.sessions.take_over(stored)
         brokers = self._features.compatible(self._leases.without_evicted(stored))
         if cluster.controller_id in brokers:
@@ -76,6 +79,7 @@ class Failover(Handlers):
                 cluster.controller_id,
             )
         self.add_brokers(brokers.values())
+        await self._drains.take_over(maintenance)
         self._leases.begin(stored.values())
         names = await store.topics()
         await self.load(names, store.take_deleted_topics())
@@ -92,6 +96,8 @@ class Failover(Handlers):
         await self._deletion.resume()
         await self._elections.hold_stored()
         self._balancing.begin()
+        for drained in sorted(cluster.drained):
+            self.context.enqueue(DrainAdvanced(drained, stop_again=True))
         self.context.enqueue(TopicIdsDue())
         log.info(
             "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
@@ -137,19 +143,26 @@ class Failover(Handlers):
         self.cluster.put_leaderships(table.rows_at(partitions), await self.store.leaderships(partitions))
 
     async def _start_replicas(self) -> None:
-        """Move replicas on live brokers to ONLINE; remove the others from the ISRs before leaders are elected."""
+        """Move replicas on live brokers to ONLINE; remove those on dead ones from the ISRs before leaders are elected.
+
+        Those on drained brokers serve in the ISRs that they have not left, until the drains go on.
+        """
         cluster = self.cluster
-        row_numbers = cluster.table.all()
+        row_numbers, brokers = cluster.table.all(), cluster.live_brokers
         rows = cluster.table.rows(row_numbers)
-        alive = rows.online(cluster.live_brokers.live)
+        alive = rows.online(brokers.live)
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
+        if cluster.drained:
+            stopped = rows.online(brokers.registered) & ~alive & ~rows.in_sync
+            states = np.where(stopped, np.uint8(ReplicaState.OFFLINE), states)
         cluster.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.introduce(holders & cluster.live_brokers.live.ids, row_numbers)
-        gone = holders - cluster.live_brokers.live.ids
+        await self.introduce(holders & brokers.live.ids, row_numbers)
+        await self.introduce_drained(holders & cluster.drained, row_numbers)
+        gone = holders - brokers.registered.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 
     async def _start_partitions(self) -> None:
         rows = self.cluster.table.rows(self.cluster.table.all())
-        self.cluster.apply(partition.begin(rows, self.cluster.live_brokers))
+        self.cluster.apply(partition.begin(rows, self.cluster.staying))
         await self.elect_offline()

@@ -62,7 +62,7 @@ class Offline(Handlers):
         """
         table = self.cluster.table
         staying = table.not_queued(row_numbers)
-        lost = table.led_by_none_of(self.cluster.live_brokers.live)
+        lost = table.led_by_none_of(self.cluster.staying)
         await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
         moved = await self.elect_offline()
         for broker in sorted(brokers & self.cluster.brokers.keys()):
@@ -89,5 +89,5 @@ class Offline(Handlers):
 
     def _has_lost_its_leader(self, rows: Rows) -> Bools:
         """bool[n]: as `Table.led_by_none_of`; a leader may have been elected since that was computed."""
-        led = self.cluster.live_brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+        led = self.cluster.staying[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
         return rows.has_leadership & ~led & ~rows.queued

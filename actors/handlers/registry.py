@@ -12,6 +12,7 @@ from .controller_replicas import Hosting
 from .controllership import Controllership, RetryLater
 from .deletion import Deletion
 from .deletion_events import DeletionEvents
+from .drains import Drains
 from .elections import Elections
 from .failover import Failover
 from .features import FeatureEvents
@@ -53,6 +54,7 @@ class AllHandlers:
         serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments, timers=timers)
         self.hosting = Hosting(context)
         balancing = Balancing(context, timers)
+        drains = Drains(context, timers)
         brokers = BrokerEvents(
             context,
             features,
@@ -64,11 +66,17 @@ class AllHandlers:
             stopped=stopped,
             leases=leases,
             balancing=balancing,
+            drains=drains,
         )
         topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases)
         elections = Elections(context, unclean)
         shutdowns = Shutdowns(
-            context, on_broker_startup=brokers.on_broker_startup, timers=timers, deletion=deletion, stopped=stopped
+            context,
+            on_broker_startup=brokers.on_broker_startup,
+            timers=timers,
+            deletion=deletion,
+            stopped=stopped,
+            drains=drains,
         )
         self.standby = Standby(context, timers)
         self.failover = Failover(
@@ -81,6 +89,7 @@ class AllHandlers:
             balancing=balancing,
             standby=self.standby,
             leases=leases,
+            drains=drains,
         )
         self.controllership = Controllership(
             context,

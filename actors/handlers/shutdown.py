@@ -1,12 +1,14 @@
 """Controlled shutdown and draining: move leadership off a broker before it stops.
 
-    registered ──request, or drain──▶ shutting down ──its registration ends──▶ gone
-        ▲                                  │
-        └──registers again, is undrained, ─┘
-           or stays for too long
+    registered ──request──▶ shutting down ──its registration ends──▶ gone
+        ▲                        │
+        └──registers again, or ──┘
+           stays for too long
 
-A broker that is shutting down receives all requests as before, but is never elected and never added to an ISR. The mark
-is in memory only: after a takeover it is gone, and brokers that still want to stop send their request again.
+A broker that is shutting down receives all requests as before, but is never added to an ISR, and never elected. The
+mark is in memory only: after a takeover it is gone, and brokers that still want to stop send their request again. A
+drained broker is treated alike, but its drain is stored, see `drains`, and it is elected where it is the last member of
+an ISR: it may run and restart for weeks.
 
 Source: the classic controller's processControlledShutdown. Unlike there, a broker that is still registered long after
 its request becomes eligible again, and an operator can remove the mark. A broker repeats its request until it leads
@@ -19,18 +21,19 @@ from typing import Final, Protocol
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.errors import BadRequest, BrokerNotAvailable, StaleBrokerEpoch
 from kactl.machines import draining
 from kactl.machines.election import Election
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.events import DrainAdvanced, Event, ShutdownOverdue
-from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
+from kactl.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
+from kactl.model import NO_EPOCH, Broker, Drain, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import RowNumbers, common, holds, some
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
+from .drains import Drains
 from .stopped_replicas import StoppedReplicas
 from .timers import Timers
 
@@ -39,6 +42,10 @@ log = logger(__name__)
 # Names of the recorded events.
 DRAINING: Final = "shutting-down"
 RESTORED: Final = "restored"
+# An epoch that differs from that of any registration, unlike NO_EPOCH in a drain.
+NO_REGISTRATION: Final = 0
+# Until a time limit that could not be carried out is tried again: long enough for a store to recover.
+OVERDUE_RETRY_MS: Final = 5_000
 
 
 class OnBrokerStartup(Protocol):
@@ -54,6 +61,7 @@ class Shutdowns(Handlers):
         on_broker_startup: called for a broker that is eligible again.
         timers: remove the mark of a broker that stays registered.
         deletion: continues on a broker that does not stop.
+        drains: are stored.
     """
 
     def __init__(
@@ -64,8 +72,10 @@ class Shutdowns(Handlers):
         timers: Timers,
         deletion: Deletion,
         stopped: StoppedReplicas,
+        drains: Drains,
     ) -> None:
         super().__init__(context)
+        self._drains = drains
         self._deletion = deletion
         self._stopped = stopped
         self._on_broker_startup = on_broker_startup
@@ -75,25 +85,36 @@ class Shutdowns(Handlers):
         return {
             ControlledShutdownRequested: self.on_controlled_shutdown_requested,
             DrainAdvanced: self.on_drain_advanced,
+            DrainOverdue: self.on_drain_overdue,
             ShutdownOverdue: self.on_shutdown_overdue,
             UndrainRequested: self.on_undrain_requested,
         }
 
     async def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[TopicPartition]:
+        drained = event.broker_epoch == NO_EPOCH
+        if event.until_ms is not None and event.until_ms <= self.clock.now_ms():
+            raise BadRequest("until_ms", f"{event.until_ms} has passed: name a time in the future")
+        if drained and event.broker not in self.cluster.brokers and event.broker in self.cluster.maintenance.drains:
+            if not event.dry_run:
+                await self._drains.begin(event.broker, self._drain(event, None))
+            return []  # it has stopped meanwhile
         broker = self._registered(event)
         if event.dry_run:
             rows = draining.held_by(self.cluster, broker.id)
             unknown = np.zeros(len(rows), np.int32)
             effect = draining.preview(self.cluster, rows, broker.id, unknown)
             return sorted(self.cluster.table.names(effect.remaining))
-        self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
+        if drained:
+            await self._drains.begin(broker.id, self._drain(event, broker))
+        else:
+            self._mark(broker)
         # Selected before the elections, after which it also follows the partitions that it leads now.
         led, followed = self._hosted(broker.id)
         await self._hand_over(broker.id, led)
         await self._stop_following(broker.id, followed)
         remaining = self.cluster.table.names(self.cluster.table.led_by(broker.id))
-        log.info("broker %d is shutting down; it led %d partitions, and still leads %d",
-                 broker.id, len(led), len(remaining))  # fmt: skip
+        log.info("broker %d is %s; it led %d partitions, and still leads %d",
+                 broker.id, "drained" if drained else "shutting down", len(led), len(remaining))  # fmt: skip
         return sorted(remaining)
 
     async def on_drain_advanced(self, event: DrainAdvanced) -> None:
@@ -104,7 +125,8 @@ class Shutdowns(Handlers):
         led, followed = (table.rows(table.not_queued(numbers)) for numbers in self._hosted(event.broker))
         others = led.in_sync & self.cluster.live_brokers.live[led.replicas]
         await self._hand_over(event.broker, led.index[some(others)])
-        await self._stop_following(event.broker, followed.index[some(holds(followed, event.broker) & followed.in_sync)])
+        follows = followed.assigned if event.stop_again else followed.in_sync
+        await self._stop_following(event.broker, followed.index[some(holds(followed, event.broker) & follows)])
 
     async def _hand_over(self, broker: int, led: RowNumbers) -> None:
         await self.move_many(
@@ -120,12 +142,16 @@ class Shutdowns(Handlers):
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, broker.epoch)
         return broker
 
-    def _mark(self, broker: Broker, *, drained: bool) -> None:
-        """Mark a broker as not live. A broker that an operator drained stays so until it is undrained."""
+    def _drain(self, event: ControlledShutdownRequested, broker: Broker | None) -> Drain:
+        registered = NO_REGISTRATION if broker is None else broker.epoch
+        epoch = registered if event.until_restart else NO_EPOCH
+        return Drain(self.clock.now_ms(), event.until_ms, event.by, event.reason, epoch)
+
+    def _mark(self, broker: Broker) -> None:
+        """Mark a broker as not live at its own request. One that is drained as well stays so until it is undrained."""
         marked = broker.id in self.cluster.shutting_down
-        if not drained:
-            self._timers.set(ShutdownOverdue(broker.id, broker.epoch), self.settings.shutdown_limit_ms)
-        self.cluster.mark_shutting_down(broker.id, drained=drained)
+        self._timers.set(ShutdownOverdue(broker.id, broker.epoch), self.settings.shutdown_limit_ms)
+        self.cluster.mark_shutting_down(broker.id)
         if not marked:
             self.history.add(self.broker_event(DRAINING, broker.id))
 
@@ -159,7 +185,8 @@ class Shutdowns(Handlers):
         broker = self.cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
-        if self.cluster.stays_drained(event.broker):
+        if event.broker in self.cluster.maintenance.drains:
+            self.cluster.mark_shutting_down(event.broker, False)
             # A drain does not go on while the broker's own request is pending, and replicas may have come in sync, or
             # were started.
             self._stop(event.broker, self._hosted(event.broker)[1])
@@ -177,34 +204,58 @@ class Shutdowns(Handlers):
         )  # fmt: skip
 
     async def on_undrain_requested(self, event: UndrainRequested) -> bool:
-        broker = self.cluster.brokers.get(event.broker)
-        if broker is None:
+        broker, drains = self.cluster.brokers.get(event.broker), self.cluster.maintenance.drains
+        if broker is None and event.broker not in drains:
             raise BrokerNotAvailable(event.broker)
-        if event.broker not in self.cluster.shutting_down:
+        if event.broker not in self.cluster.shutting_down | drains.keys():
             return False
         if not event.dry_run:
-            await self._restore(event.broker)
-            self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
-            log.info("broker %d is undrained", event.broker)
+            await self._undrain(event.broker, f"undone by {event.by}" if event.by else "undone")
+            if broker is not None:
+                self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
         return True
 
-    async def _restore(self, broker: int) -> None:
+    async def on_drain_overdue(self, event: DrainOverdue) -> None:
+        """End a drain whose time limit has passed, also that of a broker that is not registered."""
+        drain = self.cluster.maintenance.drains.get(event.broker)
+        if drain is None:
+            return
+        if not drain.is_over(self.clock.now_ms(), None):
+            self._drains.watch(event.broker)
+            return
+        try:
+            await self._undrain(event.broker, "its time limit has passed")
+        except Exception:
+            self._timers.set(event, OVERDUE_RETRY_MS)
+            raise
+
+    async def _undrain(self, broker: int, why: str) -> None:
+        if broker in self.cluster.brokers:
+            await self._restore(broker, why)
+        else:
+            await self._drains.end([broker], why)
+
+    async def _restore(self, broker: int, why: str = "") -> None:
         """Make a broker live again: it follows its partitions, and leads those that have no leader.
 
-        The broker stays marked if this raises.
+        The broker counts as before if this raises, so that the call can be repeated.
 
         Raises:
-            StoreError: leader epochs could not be written.
+            StoreError: leader epochs, or the end of the drain, could not be written.
         """
         followed = self.cluster.table.rows(self._hosted(broker)[1])
         # A drained broker is stopped under each leader epoch that it receives, also by an earlier controller.
         self._stopped.add(broker, followed.take(~some(holds(followed, broker) & followed.in_sync)))
         await self._stopped.raise_epochs(broker, followed.index)
-        drained = broker in self.cluster.drained
+        before = self.cluster.maintenance
+        if broker in before.drains:
+            await self._drains.end([broker], why)
+        leaves = broker in self.cluster.shutting_down
         self.cluster.mark_shutting_down(broker, False)
         try:
             await self._on_broker_startup([broker], RESTORED)
         except Exception:
-            self.cluster.mark_shutting_down(broker, drained=drained)
+            self.cluster.set_maintenance(before)
+            self.cluster.mark_shutting_down(broker, leaves)
             raise
         self.continue_drains(self._hosted(broker)[1])  # it can lead what it follows

@@ -17,7 +17,7 @@ import numpy as np
 from kactl.errors import Remedy, StoreError
 from kactl.machines import partition
 from kactl.messages.events import Event, StandbyDue, TopicsChanged
-from kactl.model import Broker, ReplicaState
+from kactl.model import Membership, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.records import Assignments
@@ -173,7 +173,7 @@ class Standby(Handlers):
         self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date, or when it was started
         self._viewing = asyncio.Lock()
         self._viewed: tuple[Copy, int, Cluster] | None = None
-        self._surroundings: tuple[float, list[Broker], list[str]] | None = None
+        self._surroundings: tuple[float, Membership, list[str]] | None = None
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {StandbyDue: self.on_standby_due}
@@ -283,8 +283,7 @@ class Standby(Handlers):
         async with self._viewing:
             now_ms = self.clock.monotonic_ms()
             if self._surroundings is None or now_ms - self._surroundings[0] > SURROUNDINGS_AGE_MS:
-                brokers = [*(await self.store.brokers()).values()]
-                self._surroundings = now_ms, brokers, await self.store.deletions()
+                self._surroundings = now_ms, await self.store.membership(), await self.store.deletions()
                 self._viewed = None
             copy = self._copy
             if copy is None or copy.current_ms is None:
@@ -297,8 +296,8 @@ class Standby(Handlers):
             if copy is not self._copy:
                 return None
             if self._viewed is None or self._viewed[0] is not copy or self._viewed[1] != copy.version:
-                _, brokers, deletions = self._surroundings
-                self._viewed = copy, copy.version, _for_reading(copy.cluster, brokers, deletions)
+                _, membership, deletions = self._surroundings
+                self._viewed = copy, copy.version, _for_reading(copy.cluster, membership, deletions)
             return View(self._viewed[2], copy.cluster, self.clock.monotonic_ms() - copy.current_ms)
 
     async def hand_over(self) -> Copy:
@@ -326,20 +325,21 @@ class Standby(Handlers):
         return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), (), ())
 
 
-def _for_reading(known: Cluster, brokers: Sequence[Broker], deletions: Sequence[str]) -> Cluster:
+def _for_reading(known: Cluster, membership: Membership, deletions: Sequence[str]) -> Cluster:
     """Returns a cluster over the rows of a copy, with the states with which a takeover would start."""
     shown = Cluster(known.controller_id, recovery=known.recovery)
     shown.table = known.table.for_reading()
     shown.reassigning = set(known.reassigning)
-    shown.add_brokers(brokers)
+    shown.add_brokers(membership.brokers.values())
+    shown.set_maintenance(membership.maintenance)
     shown.queue_deletion(deletions)
     row_numbers = shown.table.all()
     rows = shown.table.rows(row_numbers)
     states = np.where(
-        rows.online(shown.live_brokers.live), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE)
+        rows.online(shown.live_brokers.registered), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE)
     )
     shown.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
-    shown.table.set_states(row_numbers, partition.begin(rows, shown.live_brokers).state)
+    shown.table.set_states(row_numbers, partition.begin(rows, shown.staying).state)
     shown.offline_count, shown.imbalance_count = shown.count_again()
     return shown
 

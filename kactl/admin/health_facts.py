@@ -14,6 +14,7 @@ import numpy as np
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.machines.explain import handler_text, reset_of
+from kactl.model import Maintenance
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import in_sync_against, offline_partitions
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbalance, some
@@ -82,7 +83,8 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
         service,
         partitions=partitions,
         dead=_dead(table, cluster.brokers),
-        drained=tuple(sorted(cluster.shutting_down)),
+        drained=tuple(sorted(cluster.shutting_down | cluster.maintenance.drains.keys())),
+        drains=_told(cluster.maintenance),
         channels=tuple(
             Channel(channel.broker.id, len(channel), channel.oldest_ms, channel.last_error)
             for channel in controller.channels.all()
@@ -105,7 +107,7 @@ async def _on_standby(service: Service) -> Observed:
     lag_ms = standby.lag_ms
     try:
         async with asyncio.timeout(READ_LIMIT_S):
-            brokers = await controller.store.brokers()
+            brokers, maintenance = await controller.store.membership()
             deleting = await controller.store.deletions()
     except (KactlError, TimeoutError) as error:
         reason = f"the store does not respond: {str(error) or 'timeout'}"
@@ -130,10 +132,16 @@ async def _on_standby(service: Service) -> Observed:
         service,
         partitions=partitions,
         dead=_dead(table, brokers),
+        drained=tuple(maintenance.drains),
+        drains=_told(maintenance),
         standby_lag_ms=lag_ms,
         standby_detail=detail,
     )
     return Observed(facts, len(brokers), table.topic_count())
+
+
+def _told(maintenance: Maintenance) -> dict[int, str]:
+    return {broker: f"is drained {drain}" for broker, drain in maintenance.drains.items()}
 
 
 def _counted_on_standby(copy: Cluster, deleting: Collection[str]) -> Bools:

@@ -20,6 +20,8 @@ from . import output
 from .api_client import confirm, quoted
 from .common_options import Settings, dry_run_option, never_asks, options, own_reason_option, reason_option
 from .exits import Exit
+from .get import drain_text
+from .moments import UNTIL
 
 # Interval between the questions of `stoppable --wait`.
 WAIT_INTERVAL_S: Final = 1.0
@@ -67,20 +69,35 @@ def restart(settings: Settings, *, broker_id: int, dry_run: bool, reason: str) -
 @broker.command(short_help="Move leadership away from a broker.")
 @click.argument("broker_id", type=int, metavar="ID")
 @click.option("--undo", is_flag=True, help="Allow the broker to lead and follow again.")
+@click.option("--until", type=UNTIL, metavar="TIME", help="End it by itself: 90m, 2h, or 2026-11-23T14:05:00.")
+@click.option("--until-restart", is_flag=True, help="End it when the broker has registered anew.")
 @click.option("--dry-run", is_flag=True, help="Show the effect on its partitions; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
 @options
-def drain(settings: Settings, *, broker_id: int, undo: bool, dry_run: bool, yes: bool, reason: str) -> None:
+def drain(
+    settings: Settings,
+    *,
+    broker_id: int,
+    undo: bool,
+    until: int | None,
+    until_restart: bool,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> None:
     """Move leadership away from a broker, as in a controlled shutdown.
 
-    The broker also leaves every ISR. It can lead and join ISRs again after it has registered again, or with `--undo`.
+    The broker also leaves every ISR that has other members. The drain is stored: it outlives controllers, and restarts
+    of the broker, until `--undo`, or as `--until` and `--until-restart` say. A second drain replaces the first.
     Confirmation is required if partitions would fall below min.insync.replicas. Partitions without another in-sync
     replica stay with the broker and are listed; the exit code is then 1.
     """
     form = settings.form()
     path = f"/v1/brokers/{quoted(broker_id)}/drain"
-    request = BrokerDrain(undo=undo, dry_run=dry_run, reason=reason)
+    if undo and (until is not None or until_restart):
+        raise click.UsageError("--undo ends a drain now: leave --until and --until-restart away")
+    request = BrokerDrain(undo=undo, dry_run=dry_run, reason=reason, until_ms=until, until_restart=until_restart)
     if not (undo or dry_run or yes):
         _confirm(settings, path, request)
     answer = settings.api.post(path, request, BrokerDrained)
@@ -150,11 +167,15 @@ def _confirm(settings: Settings, path: str, request: BrokerDrain) -> None:
 def _drained(answer: BrokerDrained) -> list[str]:
     """Returns the effect of a drain: leadership, ISRs and warnings."""
     id_, preview, effect = answer.broker, answer.dry_run, answer.effect
+    if not answer.changed:
+        return [f"Broker {id_} is not drained. Nothing was changed."]
     if effect is None:
         lines = [f"Broker {id_} {'could lead' if preview else 'may lead'} and follow again."]
     else:
         lines = [_leads(answer, effect), *_isr(effect, id_, preview=preview)]
-        if not preview:
+        if not preview and answer.drain is not None:
+            if answer.drain.until_ms is not None or answer.drain.until_restart:
+                lines.append(f"It is drained {drain_text(answer.drain)}.")
             lines.append(f"To take it back: kactl broker drain --undo {id_}")
     return [*lines, "Nothing was changed."] if preview else lines
 

@@ -20,7 +20,7 @@ from kactl.admin.schema import (
 
 from . import output
 from .explain import candidate_lines
-from .get import broker_state, controller_values, partition_table
+from .get import broker_state, controller_values, drain_text, partition_table
 from .output import BAD, NONE, PLAIN, WARN, Cell
 from .watch import line
 
@@ -68,6 +68,7 @@ def broker_lines(
     values: list[tuple[str, Cell]] = [
         ("broker", f"{broker.id}{', the controller' if broker.is_controller else ''}"),
         ("state", broker_state(broker)),
+        *([("drained", drain_text(broker.drain))] if broker.drain is not None else []),
         ("epoch", NONE if broker.epoch is None else str(broker.epoch)),
         ("rack", broker.rack or NONE),
         ("endpoints", addresses or NONE),

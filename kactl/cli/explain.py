@@ -14,7 +14,7 @@ from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
 
 _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
-_BROKER_COLOUR: Final = {"live": GOOD, "fenced": WARN, "shutting_down": WARN, "dead": BAD}
+_BROKER_COLOUR: Final = {"live": GOOD, "fenced": WARN, "drained": WARN, "shutting_down": WARN, "dead": BAD}
 
 
 @click.command(short_help="Explain the state of a partition or topic.")

@@ -14,6 +14,7 @@ from kactl.admin.schema import (
     BrokerInfo,
     BrokerList,
     ControllerInfo,
+    DrainInfo,
     ElectionEvent,
     ElectionList,
     EventPage,
@@ -107,6 +108,10 @@ def brokers(settings: Settings) -> None:
     """List the brokers: the registered ones, and the dead ones that still have replicas."""
     items = settings.api.get("/v1/brokers", BrokerList).items
     show(settings, items, _BROKER_HEADER, map(_broker_row, items))
+    if settings.form() not in output.DATA:
+        for item in items:
+            if item.drain is not None:
+                settings.note(f"Broker {item.id} is drained {drain_text(item.drain)}.")
 
 
 @get.command()
@@ -301,9 +306,20 @@ def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
 
 def broker_state(item: BrokerInfo) -> Cell:
     """Returns the state of a registered broker, and whether its link is lost."""
-    if item.state == "fenced":
+    if item.state in ("fenced", "drained"):
         return item.state, WARN
     return (f"{item.state}, no link", WARN) if item.linked is False else (item.state, PLAIN)
+
+
+def drain_text(drain: DrainInfo) -> str:
+    """Returns by whom a broker is drained, since and until when, and why."""
+    parts = [f"by {drain.by}"] if drain.by else []
+    parts.append(f"since {output.moment(drain.since_ms)}")
+    if drain.until_ms is not None:
+        parts.append(f"until {output.moment(drain.until_ms)}")
+    if drain.until_restart:
+        parts.append("until it registers anew")
+    return ", ".join(parts) + (f": {drain.reason}" if drain.reason else "")
 
 
 def _queue(item: BrokerInfo) -> Cell:

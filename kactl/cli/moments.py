@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from kactl.admin.schema import EventPage
+from kactl.model import UNTIL_MS_MAX
 
 from .api_client import Api
 
@@ -44,10 +45,38 @@ class _SinceType(click.ParamType[Since]):
         if ago is not None:
             return Since(None, max(0, round((time.time() - int(ago[1]) * _UNIT_S[ago[2]]) * 1000)))
         try:
-            moment = datetime.datetime.fromisoformat(text)
-            return Since(None, round((moment if moment.tzinfo is not None else moment.astimezone()).timestamp() * 1000))
+            return Since(None, _time_ms(text))
         except (ValueError, OverflowError):
             self.fail(f"{text!r} is not an event number, a time as 2026-11-23T14:05:00, or one as 10m", param, ctx)
 
 
 SINCE: Final = _SinceType()
+
+
+class _UntilType(click.ParamType[int]):
+    """`2h`; `2026-11-23T14:05:00`, local or with an offset. The result is in ms since 1970."""
+
+    name = "until"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        text, now_ms = str(value).strip(), round(time.time() * 1000)
+        ahead = _AGO.fullmatch(text)
+        try:
+            until_ms = now_ms + int(ahead[1]) * _UNIT_S[ahead[2]] * 1000 if ahead else _time_ms(text)
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r} is not a duration as 90m or 2h, or a time as 2026-11-23T14:05:00", param, ctx)
+        if until_ms <= now_ms:
+            self.fail(f"{text} has passed: name a time in the future", param, ctx)
+        if until_ms > UNTIL_MS_MAX:
+            self.fail(f"{text} is later than the year 9999", param, ctx)
+        return until_ms
+
+
+def _time_ms(text: str) -> int:
+    moment = datetime.datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo is not None else moment.astimezone()).timestamp() * 1000)
+
+
+UNTIL: Final = _UntilType()

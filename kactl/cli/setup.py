@@ -118,11 +118,6 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
     Raises:
         Failure: another process uses it, or it cannot be used.
     """
-    if any("\ud800" <= letter <= "\udfff" for letter in str(folder.absolute())):
-        raise Failure(
-            f"--data-dir: the name {str(folder.absolute())!r} is not UTF-8, which files and answers of kactl are: "
-            "choose another folder with --data-dir"
-        )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open_private(folder / LOCK_FILE, "a+")

@@ -31,13 +31,7 @@ def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Cal
     """
     store = config.store
     if store.kind == "sqlite":
-        return lambda: SqliteStore(
-            store.path,
-            clock=clock,
-            session_timeout_ms=store.session_timeout,
-            start_timeout_ms=store.start_timeout,
-            holder=holder,
-        )
+        return lambda: SqliteStore(store.path, clock=clock, session_timeout_ms=store.session_timeout, holder=holder)
     from kactl.stores.etcd import EtcdStore
 
     password, tls = _password(store), tls_context(store)

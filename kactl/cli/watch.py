@@ -113,7 +113,8 @@ def _description(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
             return "controller", text, GOOD if event.what == "elected" else WARN
         case BrokerEvent():
             epoch = f" under epoch {event.broker_epoch}" if event.broker_epoch >= 0 else ""
-            return "broker", f"{event.broker} {event.what}{epoch}", BAD if "failed" in event.what else PLAIN
+            detail = f" ({event.detail})" if event.detail else ""
+            return "broker", f"{event.broker} {event.what}{epoch}{detail}", BAD if "failed" in event.what else PLAIN
         case TopicEvent():
             cause = f": {event.cause}" if event.cause else ""
             return "topic", f"{event.topic} {event.what}{cause}", WARN if cause else PLAIN

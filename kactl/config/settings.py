@@ -41,8 +41,8 @@ class StoreConfig(Section, frozen=True):
             those of brokers with `zookeeper.set.acl=true`; "auto" to do as the nodes that exist.
         session_timeout: a broker or controller that is silent for this long counts as dead; 18s for zookeeper, and 3s
             otherwise, unless it is given.
-        start_timeout: how long a start waits for a server, so that programs may start in any order, or for another
-            program that has locked the file.
+        start_timeout: for zookeeper and etcd: how long a start waits for a server, so that programs may start in any
+            order.
         max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
         batch_partitions: partitions of one write to ZooKeeper.
         client: for zookeeper: kactl's own client or kazoo.

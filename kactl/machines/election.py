@@ -3,6 +3,7 @@
 * first leader: the first online replica. All online replicas start in sync.
 * offline: the first replica that is online and in sync. The ISR keeps its online members. If no member of the ISR is
   online and an unclean election is allowed, the first online replica, which then is the whole ISR.
+  A drained broker is elected if it is in sync and no other member of the ISR is online.
 * reassignment: the first replica of the target (replicas that are not being removed) that is online and in sync. The
   ISR does not change.
 * preferred: the first replica only, if it is online and in sync. The ISR does not change.
@@ -80,14 +81,20 @@ def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     candidates = p.assigned & online if brokers.unfenced is None else p.assigned & p.online(brokers.unfenced)
     in_sync_online = p.in_sync & online
     clean = first(candidates & p.in_sync, p.replicas)
+    alone = np.zeros(len(p), np.bool_)
+    if brokers.spare is not None:
+        spare = first(p.assigned & p.in_sync & p.online(brokers.spare), p.replicas)
+        alone = ~some(in_sync_online) & (spare != NO_LEADER)
+        clean = choose(alone, spare, clean)
     fallback = choose(unclean & ~some(in_sync_online), first(candidates, p.replicas), np.int32(NO_LEADER))
     leader = choose(clean != NO_LEADER, clean, fallback)
     is_unclean = (clean == NO_LEADER) & (leader != NO_LEADER)
+    notify = candidates if brokers.unfenced is None else p.assigned & online
     return Elected(
         leader,
-        in_sync=choose(is_unclean, p.replicas == leader, in_sync_online),
+        in_sync=choose(is_unclean | alone, p.replicas == leader, in_sync_online),
         recovering=p.recovering | is_unclean if brokers.recovery else p.recovering,
-        notify=candidates if brokers.unfenced is None else p.assigned & online,
+        notify=notify | (alone & (p.replicas == leader)),
         unclean=is_unclean,
     )
 

@@ -18,13 +18,15 @@ from kactl.state.rows import Rows
 from kactl.state.table import NO_ROW
 
 DeletionState = Literal["none", "halted", "running"]
-BrokerState = Literal["live", "fenced", "shutting_down", "dead"]
+BrokerState = Literal["live", "fenced", "drained", "shutting_down", "dead"]
 _STATE_TEXT: Final = {
     "live": "is live",
     "fenced": "is registered, but has never linked to this controller",
+    "drained": "is drained",
     "shutting_down": "is shutting down",
     "dead": "is dead",
 }
+_STOPPING: Final = ("drained", "shutting_down")
 
 
 # Characters of a handler's reason, which is escaped already; several of them are in one text.
@@ -163,6 +165,8 @@ def broker_state(cluster: Cluster, broker: int) -> BrokerState:
     """Returns whether a broker can serve."""
     if broker not in cluster.brokers:
         return "dead"
+    if broker in cluster.drained:
+        return "drained"
     if broker in cluster.shutting_down:
         return "shutting_down"
     return "fenced" if broker in cluster.fenced else "live"
@@ -175,7 +179,8 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
     in_sync = broker in view.isr
     reasons = []
     if state != "live":
-        reasons.append(f"its broker {_STATE_TEXT[state]}")
+        drain = f" {cluster.maintenance.drains[broker]}" if state == "drained" else ""
+        reasons.append(f"its broker {_STATE_TEXT[state]}{drain}")
     if failed:
         registered = cluster.brokers.get(broker)
         what = "application" if registered is not None and registered.incarnation else "directory"
@@ -297,7 +302,7 @@ def _leaderless(
                 or (f"start one of the brokers {_listed(candidate.broker for candidate in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
-    stopping = [candidate for candidate in candidates if candidate.broker_state == "shutting_down"]
+    stopping = [candidate for candidate in candidates if candidate.broker_state in _STOPPING]
     fenced = [candidate for candidate in candidates if candidate.broker_state == "fenced"]
     known = [candidate.broker for candidate in (*online, *stopping, *fenced)]
     lost = [broker for broker in view.isr if broker not in known and broker not in reported]
@@ -329,7 +334,7 @@ def _link(candidates: Iterable[Candidate]) -> tuple[str, ...]:
 
 def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:
     """Returns the remedy for replicas on brokers that run but are drained or about to stop."""
-    stopping = [candidate.broker for candidate in candidates if candidate.broker_state == "shutting_down"]
+    stopping = [candidate.broker for candidate in candidates if candidate.broker_state in _STOPPING]
     undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping)
     return (f"let broker {' or '.join(map(str, stopping))} lead again: {undo}",) if stopping else ()
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from kactl.model import NO_LEADER, PartitionState
 from kactl.state.change import Change, Refusal
-from kactl.state.rows import Bools, Bytes, Ints, LiveBrokers, Rows, Transitions, check, choose, some
+from kactl.state.rows import Bools, BrokerSet, Bytes, Ints, LiveBrokers, Rows, Transitions, check, choose, some
 
 from .election import STRATEGIES, Elected, Election, first_leader
 
@@ -181,19 +181,19 @@ def adopt(read: Rows, brokers: LiveBrokers) -> Change:
 
     Every assigned replica with a registered broker is notified where a leader is online.
     """
-    state = begin(read, brokers).state
+    state = begin(read, brokers.live).state
     notify = read.assigned & read.online(brokers.registered) & (state == ONLINE)
     # All columns as read; the table has none of them.
     return Change.of(read, state=state, leader=read.leader.copy(), notify=notify)
 
 
-def begin(rows: Rows, brokers: LiveBrokers) -> Change:
+def begin(rows: Rows, staying: BrokerSet) -> Change:
     """Returns the initial states of partitions when a controller starts, without a transition check.
 
-    NEW without leadership; ONLINE if an online replica leads; OFFLINE otherwise.
+    NEW without leadership; ONLINE if a replica on one of the brokers `staying` leads; OFFLINE otherwise.
     """
     # As in `Table.led_by_none_of`: a leader that is neither assigned nor in the ISR has no slot, and may be online.
-    is_led = brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+    is_led = staying[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
     return Change.of(
         rows, state=choose(~rows.has_leadership, np.uint8(NEW), is_led, np.uint8(ONLINE), np.uint8(OFFLINE))
     )

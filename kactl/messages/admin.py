@@ -65,20 +65,22 @@ class EventsHandled(ControllerRequest, frozen=True):
 
 
 class UndrainRequested(ControllerRequest, frozen=True):
-    """Cancel the shutdown of a broker. Answer: whether it was marked as shutting down.
+    """End the drain of a broker, and cancel its shutdown. Answer: whether it was drained or shutting down.
 
     The broker follows again where its replicas were stopped, and leads partitions that no other broker can lead. Other
     leaders do not change. A `kactl.messages.broker.ControlledShutdownRequested` without a broker epoch drains a broker.
 
-    Raises NotController or BrokerNotAvailable.
+    Raises NotController, or BrokerNotAvailable for a broker that is neither registered nor drained.
 
     Attributes:
         dry_run: return the answer without a change.
+        by: the user, for operators.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
     broker: int
     dry_run: bool = False
+    by: str = ""
 
 
 class ReplicaResetRequested(ControllerRequest, frozen=True):

@@ -27,9 +27,11 @@ class ControlledShutdownRequested(ControllerRequest, frozen=True):
 
     Attributes:
         broker_epoch: of the registration that sends the request; NO_EPOCH is not checked, and marks a request of an
-            operator. The broker is then drained: it keeps that mark until an UndrainRequested, or the end of its
-            registration.
+            operator. The broker is then drained, which is stored: until an UndrainRequested, or as the next fields say.
         dry_run: return the partitions that it would still lead, without a change.
+        until_ms: the drain ends at this Unix time.
+        until_restart: the drain ends when the broker has registered anew.
+        by, reason: of the drain, for operators.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
@@ -37,6 +39,10 @@ class ControlledShutdownRequested(ControllerRequest, frozen=True):
     broker: int
     broker_epoch: int = NO_EPOCH
     dry_run: bool = False
+    until_ms: int | None = None
+    until_restart: bool = False
+    by: str = ""
+    reason: str = ""
 
 
 # From this version of AlterPartition on, leaders can be told that a member may not be in the ISR. Kafka 2.7 to 3.1 send

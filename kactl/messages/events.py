@@ -255,10 +255,22 @@ class ShutdownOverdue(Event, frozen=True):
 
 
 class DrainAdvanced(Event, frozen=True):
-    """The ISRs of partitions that a drained broker leads have changed: another member may be able to lead now."""
+    """The ISRs of partitions that a drained broker leads have changed: another member may be able to lead now.
+
+    Attributes:
+        stop_again: the broker may have missed StopReplica, for example because the controller has changed since.
+    """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
     retry_later = True
+    broker: int
+    stop_again: bool = False
+
+
+class DrainOverdue(Event, frozen=True):
+    """The time limit of a drain may have passed."""
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
     broker: int
 
 

@@ -80,12 +80,17 @@ class ControllerEvent(Event, frozen=True, kw_only=True, tag="controller"):
 
 class BrokerEvent(Event, frozen=True, kw_only=True, tag="broker"):
     """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored, evicted."""
+    shutting-down, restored, drained, undrained, evicted.
+
+    Attributes:
+        detail: of a drain: by whom, since and until when, and why; of its end: why it has ended. Otherwise None.
+    """
 
     what: str
     broker: int
     broker_epoch: int
     because: Cause | None = None
+    detail: str | None = None
 
 
 class TopicEvent(Event, frozen=True, kw_only=True, tag="topic"):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from kactl.clock import Clock
-from kactl.errors import KactlError, StoreError, StoreUnavailable
+from kactl.errors import KactlError, StoreUnavailable
 
 from .logs import logger
 
@@ -29,12 +29,6 @@ _PAUSE_MS: Final = 200
 # In OpenSSL's names of errors: one side does not accept the certificate of the other.
 _CERTIFICATE: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 T = TypeVar("T")
-
-
-def _lasts(error: StoreError) -> bool:
-    cause = error.__cause__
-    is_of_certificate = isinstance(cause, ssl.SSLError) and _CERTIFICATE.search(cause.reason or "") is not None
-    return is_of_certificate or not isinstance(error, StoreUnavailable)
 
 
 class Patience:
@@ -57,11 +51,8 @@ class Patience:
         """The rest of the time; infinite without a limit."""
         return self._began_ms + self.limit_ms - self._clock.monotonic_ms()
 
-    async def repeat(self, call: Callable[[], Awaitable[T]], *, lasts: Callable[[StoreError], bool] = _lasts) -> T:
-        """Repeat a call while the store does not answer.
-
-        Args:
-            lasts: whether an error does not change by waiting, as that of a certificate that is not accepted.
+    async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call while the store does not answer. A certificate that is not accepted does not change by waiting.
 
         Raises:
             StoreError: the store has rejected the call, or the time is over.
@@ -69,8 +60,9 @@ class Patience:
         while True:
             try:
                 return await call()
-            except StoreError as error:
-                if lasts(error):
+            except StoreUnavailable as error:
+                cause = error.__cause__
+                if isinstance(cause, ssl.SSLError) and _CERTIFICATE.search(cause.reason or ""):
                     raise
                 self.failed(error)
             await self._clock.sleep_ms(_PAUSE_MS)

@@ -25,6 +25,7 @@ from kactl.model import (
     Broker,
     Features,
     Fence,
+    Maintenance,
     PartitionState,
     PartitionView,
     ReplicaState,
@@ -109,7 +110,7 @@ class Cluster:
         # Registrations that are not known because the handling of their start failed; it is repeated.
         self.start_failed: dict[int, Broker] = {}
         self._leaving: set[int] = set()  # brokers that requested their shutdown
-        self._drained: set[int] = set()
+        self._maintenance = Maintenance()
         self._fenced: frozenset[int] = frozenset()
         self._live_brokers: LiveBrokers | None = None
         self.listed_as = self._listed_as
@@ -157,13 +158,23 @@ class Cluster:
         return self._brokers
 
     @property
+    def maintenance(self) -> Maintenance:
+        """The stored drains, also of brokers that are not registered, and held leaderships."""
+        return self._maintenance
+
+    def set_maintenance(self, maintenance: Maintenance) -> None:
+        self._maintenance = maintenance
+        self._live_brokers = None
+
+    @property
     def shutting_down(self) -> frozenset[int]:
-        return frozenset(self._leaving | self._drained)
+        return frozenset(self._leaving | self.drained)
 
     @property
     def drained(self) -> frozenset[int]:
-        """Those of `shutting_down` that an operator drained and that do not request a shutdown themselves."""
-        return frozenset(self._drained - self._leaving)
+        """Registered brokers that an operator drained and that do not request a shutdown themselves."""
+        drains = self._maintenance.drains
+        return frozenset((drains.keys() & self._brokers.keys()) - self._leaving) if drains else frozenset()
 
     @property
     def fenced(self) -> frozenset[int]:
@@ -178,24 +189,25 @@ class Cluster:
             self._live_brokers = None
 
     @property
-    def deletable(self) -> BrokerSet:
-        """Brokers that receive requests to delete replicas: the live ones and the drained ones.
+    def staying(self) -> BrokerSet:
+        """Brokers that stay leaders, and receive requests to delete replicas: the live ones and the drained ones.
 
         A drained broker is registered and reachable, and may stay for weeks. A broker that requested its own shutdown
         stops at any moment, so a deletion waits until it is back.
         """
         live = self.live_brokers.live
-        return BrokerSet(live.ids | (self.drained & self._brokers.keys())) if self._drained else live
+        return BrokerSet(live.ids | self.drained) if self.drained else live
 
     @property
     def live_brokers(self) -> LiveBrokers:
         """The live and the registered brokers, for elections and machines."""
         if self._live_brokers is None:
             registered = BrokerSet(self._brokers)
-            leaving = self._leaving | self._drained
+            leaving, drained = self.shutting_down, self.drained - self._fenced
             live = BrokerSet(self._brokers.keys() - leaving) if leaving else registered
             unfenced = BrokerSet(live.ids - self._fenced) if self._fenced & live.ids else None
-            self._live_brokers = LiveBrokers(live, registered, recovery=self.recovery, unfenced=unfenced)
+            spare = BrokerSet(drained) if drained else None
+            self._live_brokers = LiveBrokers(live, registered, recovery=self.recovery, unfenced=unfenced, spare=spare)
         return self._live_brokers
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
@@ -221,25 +233,13 @@ class Cluster:
             self.listed_as = self._listed_as.listed_among(self._brokers.values())
         self.holds.brokers_changed(self._brokers.values())
 
-    def mark_shutting_down(self, broker: int, shutting_down: bool = True, *, drained: bool = False) -> None:
-        """Set or remove the mark.
-
-        Args:
-            drained: an operator requests it, and not the broker itself. A broker can have both marks.
-        """
+    def mark_shutting_down(self, broker: int, shutting_down: bool = True) -> None:
+        """Set or remove the mark of a broker that requests its shutdown itself. It may be drained as well."""
         if shutting_down:
-            (self._drained if drained else self._leaving).add(broker)
+            self._leaving.add(broker)
         else:
-            self._drained.discard(broker)
             self._leaving.discard(broker)
         self._live_brokers = None
-
-    def stays_drained(self, broker: int) -> bool:
-        """Remove the mark of a broker's own request if an operator has drained it as well. Returns whether one has."""
-        if broker not in self._drained:
-            return False
-        self._leaving.discard(broker)
-        return True
 
     def is_replica_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:
         """Whether a replica can serve: its broker is live, and its log directory has not failed."""

@@ -68,12 +68,15 @@ class LiveBrokers:
         registered: all registered brokers, including those that are shutting down. They still receive requests.
         recovery: whether an uncleanly elected leader is instructed to recover (protocol level 3.2 and above).
         unfenced: those of `live` that can be reached; None if all can.
+        spare: drained brokers that can be reached; None if there are none. They lead only what no live broker can lead
+            without a loss of records.
     """
 
     live: BrokerSet
     registered: BrokerSet
     recovery: bool = True
     unfenced: BrokerSet | None = None
+    spare: BrokerSet | None = None
 
     @property
     def electable(self) -> BrokerSet:

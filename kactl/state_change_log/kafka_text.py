@@ -80,6 +80,8 @@ _BROKER_LINES: Final = {
     "started": "New broker startup callback for {}",
     "failed": "Broker failure callback for {}",
     "shutting-down": "Shutting down broker {}",
+    "drained": "Shutting down broker {}",
+    "undrained": "Removed {} from list of shutting down brokers.",
     "restored": "Removed {} from list of shutting down brokers.",
     "bounced": "Newly added brokers: , deleted brokers: , bounced brokers: {}, all live brokers: ",
 }

@@ -30,6 +30,8 @@ from kactl.model import (
     Features,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     ProducerIdBlock,
     TopicPartition,
     TopicRef,
@@ -229,6 +231,20 @@ class Store(Protocol):
 
     async def broker(self, broker: int) -> Broker | None:
         """Returns one registration, or None."""
+
+    async def membership(self) -> Membership:
+        """Returns what `brokers` returns, and the maintenance, in the requests that `brokers` needs.
+
+        Only the controller writes the maintenance, so that no watch is armed for it. An unreadable one is logged and
+        counts as none, until the next write replaces it.
+        """
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        """Replace the stored maintenance.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
 
     async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         """Register a broker whose session is with the controller: the registration lasts until `end_remote`.

@@ -9,7 +9,7 @@
 The same list serves `GET /v1/cluster`, `kactl status` and alerts, so that all agree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -115,7 +115,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         active_id: the id of the controller, as far as this instance knows.
         is_active, ready: this instance is the controller, and has completed its takeover.
         dead: brokers that hold replicas and are not registered.
-        drained: registered brokers that are drained or about to stop.
+        drained: brokers that are drained, registered or not, or about to stop; `drains`: the drains as text.
         without_id: topics that have lost their ids; None if it is not known.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
         certificates: a text about each certificate that the process presents, and the days for which it is still valid;
@@ -135,6 +135,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     unknown: str = ""
     dead: tuple[int, ...] | None = None
     drained: tuple[int, ...] = ()
+    drains: Mapping[int, str] = {}
     channels: tuple[Channel, ...] | None = None
     queue_depth: int = 0
     queue_oldest_ms: float = 0.0
@@ -300,7 +301,9 @@ def _drained_brokers(facts: Facts, limits: Limits) -> Check:
     """A forgotten drain costs a replica of every partition on the broker."""
     brokers = facts.drained
     undo = f"kactl broker drain --undo {brokers[0]}" if brokers else ""
-    return _counted("drained-brokers", len(brokers), 0, tuple(map(str, brokers))[:NAMED_MAX], "warn", undo)
+    check = _counted("drained-brokers", len(brokers), 0, tuple(map(str, brokers))[:NAMED_MAX], "warn", undo)
+    told = [f"broker {broker} {facts.drains.get(broker, 'is shutting down')}" for broker in brokers[:NAMED_MAX]]
+    return msgspec.structs.replace(check, detail="; ".join(told)) if told and facts.drains else check
 
 
 def _failed_handlers(facts: Facts, limits: Limits) -> Check:

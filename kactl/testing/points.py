@@ -152,6 +152,7 @@ class Points:
         """Wrap the calls of one client."""
         for call in STORE_CALLS:
             setattr(store, call, self._wrapped(f"store.{call}", getattr(store, call)))
+        store.membership = self._wrapped("store.brokers", store.membership)  # it reads the brokers, too
 
     def _wrapped(self, name: str, original: Any) -> Any:
         before, after = f"{name} before", f"{name} after"

@@ -11,7 +11,7 @@ from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import StopReplica
 from kactl.messages.log import TopicEvent
-from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState, TopicPartition, TopicRef
+from kactl.model import NO_EPOCH, NO_LEADER, Drain, Maintenance, ReplicaState, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, partitions_of, world
 
@@ -51,7 +51,7 @@ async def test_drained_broker_can_be_restored() -> None:
         assert w.known("t-0").leader == 1
         assert w.known("t-1").replica_states[2] == ONLINE
         assert await w.stored("n-0") == (2, 0, (2,))
-        assert broker_event_names(w)[-2:] == [("shutting-down", 2), ("restored", 2)]
+        assert broker_event_names(w)[-3:] == [("drained", 2), ("undrained", 2), ("restored", 2)]
         await w.write_isr("t-1", 1, 2)
         await w.check()
         assert await w.controller.ask(UndrainRequested(2)) is False
@@ -114,7 +114,7 @@ async def test_takeover_starts_without_shutdown_marks() -> None:
     """As in Kafka: a broker that still wants to shut down repeats its request."""
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
-        await w.controller.drain(2)
+        await w.shut_down(2)
 
         await w.controller.resign()
         await settle()
@@ -346,7 +346,7 @@ async def test_drain_goes_on_after_a_shutdown_request_that_expires(operator_firs
 async def test_drained_leader_hands_over_to_a_member_that_is_restored() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        w.controller.cluster.mark_shutting_down(2, drained=True)  # it could not leave the ISR
+        w.controller.cluster.set_maintenance(Maintenance({2: Drain(0)}))  # it could not leave the ISR
         assert await w.controller.drain(1) == [TopicPartition("t", 0)]
 
         await w.controller.ask(UndrainRequested(2))

@@ -213,7 +213,7 @@ async def test_takeover_follows_kafkas_order() -> None:
         )
         other, _ = open_standby(w, 200)
         noted = calls(
-            other, "delete_notifications", "brokers", "topics", "assignments", "leaderships", "deletions",
+            other, "delete_notifications", "membership", "topics", "assignments", "leaderships", "deletions",
             "reassignment_request", "preferred_election_request", "write_assignment",
         )  # fmt: skip
         async with other:
@@ -224,7 +224,7 @@ async def test_takeover_follows_kafkas_order() -> None:
         expected = [
             "delete_notifications",
             "delete_notifications",
-            "brokers",
+            "membership",
             "topics",
             "assignments",
             "leaderships",

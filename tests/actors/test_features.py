@@ -10,7 +10,7 @@ from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
 from kactl.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
-from kactl.model import Broker, Features, Fence
+from kactl.model import Broker, Features, Fence, Membership
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
@@ -50,9 +50,9 @@ class Store(MemoryStore):
         self.asked.append("log_dir_notifications")
         return await super().log_dir_notifications()
 
-    async def brokers(self) -> dict[int, Broker]:
-        self.asked.append("brokers")
-        return await super().brokers()
+    async def membership(self) -> Membership:
+        self.asked.append("membership")
+        return await super().membership()
 
 
 async def register_broker(store: MemoryStore, id_: int, *features: tuple[str, int, int]) -> Session:
@@ -130,7 +130,7 @@ async def test_features_are_read_first() -> None:
     async with open_controller() as made:
         asked = made.controller.store.asked  # type: ignore[attr-defined]
 
-        assert asked[:4] == ["features", "write_features", "log_dir_notifications", "brokers"]
+        assert asked[:4] == ["features", "write_features", "log_dir_notifications", "membership"]
 
 
 async def test_unreadable_features_are_kept_and_the_controller_starts() -> None:

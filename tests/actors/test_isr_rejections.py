@@ -11,7 +11,7 @@ from kactl.actors.handlers.rejected_proposals import REPEAT_MS
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.control import StopReplica
-from kactl.model import Assignment
+from kactl.model import Assignment, Drain, Maintenance
 from kactl.stores.base import Names
 from tests.support.clocks import settle
 from tests.support.controller_harness import World
@@ -43,7 +43,10 @@ async def test_follower_in_shutdown_joins_in_the_first_version_only(
     version: int, expected: ErrorCode, drained: bool
 ) -> None:
     async with led_partition(isr=(1,)) as made:
-        made.controller.cluster.mark_shutting_down(2, drained=drained)
+        if drained:
+            made.controller.cluster.set_maintenance(Maintenance({2: Drain(0)}))
+        else:
+            made.controller.cluster.mark_shutting_down(2)
 
         (result,) = await propose(made, proposal((1, 2)), version=version)
 
@@ -53,7 +56,7 @@ async def test_follower_in_shutdown_joins_in_the_first_version_only(
 async def test_drained_follower_that_joined_leaves_again() -> None:
     """Its last fetch may be on its way while it is drained. Producers would wait for it."""
     async with led_partition(isr=(1,)) as made:
-        made.controller.cluster.mark_shutting_down(2, drained=True)
+        made.controller.cluster.set_maintenance(Maintenance({2: Drain(0)}))
 
         await propose(made, proposal((1, 2)), version=0)
         await settle()

@@ -252,7 +252,7 @@ async def test_broker_is_drained_and_undrained(server: Served) -> None:
 
     assert drained.remaining == ()
     assert 1 not in current_leaders(server, "orders")
-    assert (await server.get("/v1/brokers/1")).json()["state"] == "shutting_down"
+    assert (await server.get("/v1/brokers/1")).json()["state"] == "drained"
 
     overrides = await server.post("/v1/brokers/1/drain", {"undo": True})
 

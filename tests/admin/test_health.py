@@ -239,12 +239,12 @@ async def test_standby_names_offline_partitions() -> None:
         await controller.create_topic("orders", assignment={0: (1, 2)})
         await controller.create_topic("only", assignment={0: (2,)})
         await follow(standby)
-        real = await standby.controller.store.brokers()
+        real = await standby.controller.store.membership()
 
         async def one_broker() -> object:
-            return {1: real[1]}
+            return real._replace(brokers={1: real.brokers[1]})
 
-        standby.controller.store.brokers = one_broker  # type: ignore[method-assign,assignment]
+        standby.controller.store.membership = one_broker  # type: ignore[method-assign,assignment]
         checks = await checks_of(standby)
 
         assert "only-0" in checks["offline-partitions"].names
@@ -272,7 +272,7 @@ async def test_standby_with_a_failed_store_reports_unknown() -> None:
         async def away() -> object:
             raise StoreUnavailable("away")
 
-        standby.controller.store.brokers = away  # type: ignore[method-assign,assignment]
+        standby.controller.store.membership = away  # type: ignore[method-assign,assignment]
         health = await cluster_of(standby)
         checks = {check.name: check for check in health.checks}
 

@@ -23,7 +23,7 @@ async def test_events_of_a_request_name_it_and_its_client(server: Served) -> Non
     await settle()
 
     events = (await server.get("/v1/events?kinds=broker&kinds=request&limit=1000")).read(EventPage).items
-    drained = [event for event in events if isinstance(event, BrokerEvent) and event.what == "shutting-down"]
+    drained = [event for event in events if isinstance(event, BrokerEvent) and event.what == "drained"]
     requests = [event for event in events if isinstance(event, RequestEvent)]
     because = drained[-1].because
     assert answered.headers["X-Request-Id"] == "maintenance-7"

@@ -201,7 +201,7 @@ async def test_unreadable_brokers_are_a_problem_document(pair: Pair, monkeypatch
     async def fails() -> Any:
         raise StoreUnavailable("the store does not answer")
 
-    monkeypatch.setattr(pair.other.controller.store, "brokers", fails)
+    monkeypatch.setattr(pair.other.controller.store, "membership", fails)
     await pair.other.clock.advance(2 * standby_module.SURROUNDINGS_AGE_MS)
 
     answer = await pair.other.get("/v1/brokers")

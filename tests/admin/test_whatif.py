@@ -139,7 +139,7 @@ async def test_drained_broker_does_not_count_as_alive(server: Served) -> None:
     await server.controller.store.set_topic_config("orders", {"min.insync.replicas": "2"})
     await server.controller.drain(1)
 
-    assert (await _stoppable(server, 1)).state == "shutting_down"
+    assert (await _stoppable(server, 1)).state == "drained"
     assert (await _stoppable(server, 1)).stoppable
     assert not (await _stoppable(server, 2)).stoppable
 

@@ -1,12 +1,11 @@
 """Defaults of `kactl up`, which are the same with and without a configuration file."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from kactl.cli import up
-from kactl.cli.exits import Exit, Failure
+from kactl.cli.exits import Failure
 
 from .server import START_S, Up, kactl
 
@@ -77,14 +76,3 @@ def test_config_show_has_the_defaults_of_up() -> None:
     assert shown.code == 0
     assert 'session-timeout = "3000ms"' in shown.out
     assert 'folder = ".kactl/log"' in shown.out
-
-
-def test_data_folder_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    """Locales decide how names are decoded, and files of kactl hold this one."""
-    folder = tmp_path / os.fsdecode(b"t\xe9")
-
-    done = kactl("up", "--data-dir", folder)
-
-    assert done.code == Exit.FAILED
-    assert "is not UTF-8" in done.err
-    assert not folder.exists()

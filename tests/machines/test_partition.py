@@ -192,7 +192,7 @@ def test_initial_state_follows_stored_leadership_and_live_brokers(leadership: ob
     seed = PartitionSeed(replicas=(1, 3), leadership=leadership)  # type: ignore[arg-type]
     cluster = ClusterSeed(live=frozenset({1}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [state]
+    assert partition.begin(rows_of(cluster), cluster.staying).state.tolist() == [state]
 
 
 @pytest.mark.parametrize(("failed", "state"), [((), ONLINE), ((1,), OFFLINE)])
@@ -200,12 +200,12 @@ def test_leader_with_a_failed_directory_is_offline_at_startup(failed: tuple[int,
     seed = PartitionSeed(replicas=(1, 3), leadership=led(1, 0, (1,)), dirs_offline=failed)
     cluster = ClusterSeed(live=frozenset({1, 3}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [state]
+    assert partition.begin(rows_of(cluster), cluster.staying).state.tolist() == [state]
 
 
 def test_live_leader_outside_the_assignment_is_online_at_startup() -> None:
     seed = PartitionSeed(replicas=(1,), leadership=led(9, 0, (1,)))
     cluster = ClusterSeed(live=frozenset({1, 9}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [ONLINE]
+    assert partition.begin(rows_of(cluster), cluster.staying).state.tolist() == [ONLINE]
     assert not len(cluster.table.led_by_none_of(cluster.live_brokers.live))

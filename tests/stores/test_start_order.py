@@ -1,8 +1,5 @@
 """Programs that start before the servers of their store: they wait, and log why."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,56 +86,3 @@ async def test_missing_folder_of_a_file_is_an_error_at_once(tmp_path: Path) -> N
     with pytest.raises((StoreError, BadRequest), match="missing"):
         async with kactl.SqliteStore(tmp_path / "missing" / "kactl.db"):
             pass
-
-
-LOCK = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN EXCLUSIVE")
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-def locking(path: Path) -> subprocess.Popen[bytes]:
-    """Returns a process that has locked the file until its input ends."""
-    other = subprocess.Popen([sys.executable, "-c", LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert other.stdout is not None
-    assert other.stdout.readline() == b"locked\n"
-    return other
-
-
-@pytest.mark.slow
-async def test_start_waits_for_another_program_that_has_locked_the_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "kactl.db"
-    async with kactl.SqliteStore(path):
-        pass
-    entered = anyio.Event()
-    other = locking(path)
-
-    async def enter() -> None:
-        async with kactl.SqliteStore(path):
-            entered.set()
-
-    with other, anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(enter)
-
-            await until(lambda: "the SQLite store is not open" in caplog.text)
-
-            assert "database is locked" in caplog.text
-            assert not entered.is_set()
-            other.communicate()
-            await entered.wait()
-
-
-async def test_folder_whose_name_is_not_utf_8_is_usable(tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"t\xe9")
-    folder.mkdir()
-
-    async with kactl.SqliteStore(folder / "kactl.db") as store:
-        assert await store.controller() is None
-
-    assert (folder / "kactl.db").exists()

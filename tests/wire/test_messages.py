@@ -243,10 +243,10 @@ def test_error_cannot_replace_methods_or_private_attributes() -> None:
 
 
 def test_appended_fields_are_ignored_and_missing_ones_filled_in() -> None:
-    later = msgspec.msgpack.encode(["UndrainRequested", 3, True, "a field of a later version"])
+    later = msgspec.msgpack.encode(["UndrainRequested", 3, True, "ann", "a field of a later version"])
     earlier = msgspec.msgpack.encode(["UndrainRequested", 3])
 
-    assert wire.decode(later, wire.REQUESTS) == admin.UndrainRequested(3, dry_run=True)
+    assert wire.decode(later, wire.REQUESTS) == admin.UndrainRequested(3, dry_run=True, by="ann")
     assert wire.decode(earlier, wire.REQUESTS) == admin.UndrainRequested(3)
 
 

@@ -3,9 +3,9 @@
 import { get, path, post } from "./api.js";
 import { cluster, soon, subscribe } from "./cluster.js";
 import { failure, h, show, state, table } from "./dom.js";
-import { age, count, micros, millis, nameOf, number, percentile } from "./format.js";
+import { age, count, micros, millis, moment, nameOf, number, percentile } from "./format.js";
 
-const LEVELS = { live: "good", fenced: "warn", shutting_down: "warn", dead: "bad" };
+const LEVELS = { live: "good", fenced: "warn", drained: "warn", shutting_down: "warn", dead: "bad" };
 
 export function brokers(element, { signal }) {
   const draw = () => {
@@ -71,6 +71,7 @@ export async function broker(element, { parts: [id], signal }) {
     const info = await get(path(["brokers", id]), { signal });
     const facts = [
       ["state", state(LEVELS[info.state], info.state)],
+      ...(info.drain ? [["drained", drainText(info.drain)]] : []),
       ["epoch", info.epoch == null ? "–" : number(info.epoch)],
       ["leads", h("a", { href: `#/partitions?leader=${id}` }, count(info.leaders, "partition"))],
       ["replicas", h("a", { href: `#/partitions?replica=${id}` }, number(info.replicas))],
@@ -106,6 +107,12 @@ const named = (some) => {
   return some.count > 5 ? `${shown} and ${number(some.count - 5)} more` : shown;
 };
 
+/** Returns by whom a broker is drained, since and until when, and why. */
+function drainText({ by, since_ms, until_ms, until_restart, reason }) {
+  const parts = [by && `by ${by}`, `since ${moment(since_ms)}`, until_ms != null && `until ${moment(until_ms)}`, until_restart && "until it registers anew"];
+  return parts.filter(Boolean).join(", ") + (reason ? `: ${reason}` : "");
+}
+
 /** Draining: first the preview of its effect, then the action. */
 function drainForm(id) {
   const result = h("div", { role: "status" });
@@ -138,7 +145,7 @@ function drainForm(id) {
     confirm.focus();
   };
   return [
-    h("p", {}, "A drained broker leads nothing and leaves every ISR: each ISR shrinks by one, until the drain is undone or it registers again."),
+    h("p", {}, "A drained broker leads nothing and leaves every ISR: each ISR shrinks by one, until the drain is undone. It outlives controllers and restarts of the broker."),
     h("label", { for: "reason" }, "Reason, for the audit trail"),
     reason,
     h("p", {}, h("button", { type: "button", click: act(false) }, "Preview a drain"), " ", h("button", { type: "button", click: act(true) }, "Preview its undoing")),

@@ -116,7 +116,7 @@ export function told(event) {
     case "controller":
       return `controller ${event.controller_id} ${event.what}${event.cause ? `: ${event.cause}` : ""}`;
     case "broker":
-      return `broker ${event.broker} ${event.what}`;
+      return `broker ${event.broker} ${event.what}${event.detail ? `: ${event.detail}` : ""}`;
     case "topic":
       return `topic ${event.topic} ${event.what}${event.cause ? `: ${event.cause}` : ""}`;
     case "request":

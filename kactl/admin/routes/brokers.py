@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kactl.admin.audit import audited
+from kactl.admin.client import PRINCIPAL
 from kactl.admin.health_facts import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
 from kactl.admin.route import ApiRequest
@@ -16,9 +17,9 @@ from kactl.admin.schema import (
     BrokerInfo,
     BrokerList,
     BrokerPath,
-    BrokerStateName,
     ClusterInfo,
     DrainEffect,
+    DrainInfo,
     EndpointInfo,
     HealthCheck,
     NoData,
@@ -27,8 +28,9 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import LocalBrokers, Service
 from kactl.admin.tallies import Shares, shares
-from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.machines import draining
+from kactl.machines.explain import broker_state
 from kactl.messages.admin import UndrainRequested
 from kactl.model import TopicPartition
 from kactl.state.cluster import Cluster
@@ -140,20 +142,36 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
     """Move leadership away from a broker before it is stopped, or allow it to lead and follow again."""
     id_, body, controller = request.path.id, request.body, service.controller
     remaining: list[TopicPartition] = []
-    effect = None
+    effect, changed = None, True
+    if body.undo and (body.until_ms is not None or body.until_restart):
+        raise BadRequest("undo", "ends a drain now: leave until_ms and until_restart away")
+    principal = PRINCIPAL.get()
+    by = "" if principal is None else principal.label
     action = "undrain broker" if body.undo else "drain broker"
     async with audited(service, action, id_, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.undo:
-            await controller.ask(UndrainRequested(id_, dry_run=body.dry_run))
+            changed = await controller.ask(UndrainRequested(id_, dry_run=body.dry_run, by=by))
         else:
             min_isr = await service.min_isr()
             replicas = draining.held_by(controller.cluster, id_)
             least = min_isr[replicas.topic]
             effect_of = draining.preview if body.dry_run else draining.observe
-            remaining = await controller.drain(id_, dry_run=body.dry_run)
+            remaining = await controller.drain(
+                id_,
+                until_ms=body.until_ms,
+                until_restart=body.until_restart,
+                by=by,
+                reason=body.reason,
+                dry_run=body.dry_run,
+            )
             effect = _effect(controller.cluster, effect_of(controller.cluster, replicas, id_, least))
+            if body.until_ms is not None or body.until_restart:
+                audit.detail = str(controller.cluster.maintenance.drains.get(id_, ""))
+        if not changed:
+            audit.detail = "it was not drained"
         if remaining:
-            audit.outcome, audit.detail = "partly", f"it still leads {len(remaining)} partitions"
+            told = f"; {audit.detail}" if audit.detail else ""
+            audit.outcome, audit.detail = "partly", f"it still leads {len(remaining)} partitions{told}"
     return BrokerDrained(
         broker=id_,
         undo=body.undo,
@@ -161,6 +179,21 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
         remaining=tuple(map(_name, remaining)),
         effect=effect,
         as_of=service.as_of(),
+        drain=_drain_info(controller.cluster, id_),
+        changed=changed,
+    )
+
+
+def _drain_info(cluster: Cluster, broker: int) -> DrainInfo | None:
+    drain = cluster.maintenance.drains.get(broker)
+    if drain is None:
+        return None
+    return DrainInfo(
+        since_ms=drain.since_ms,
+        until_ms=drain.until_ms,
+        until_restart=drain.ends_with_registration,
+        by=drain.by,
+        reason=drain.reason,
     )
 
 
@@ -216,7 +249,8 @@ def _participants(service: Service, broker: int, instead: str) -> LocalBrokers:
 def _infos(service: Service) -> tuple[BrokerInfo, ...]:
     """Returns every broker, by id."""
     counts = shares(service.cluster.table)
-    ids = sorted(service.cluster.brokers.keys() | counts.replicas.keys() | counts.leaders.keys())
+    known = service.cluster.brokers.keys() | service.cluster.maintenance.drains.keys()
+    ids = sorted(known | counts.replicas.keys() | counts.leaders.keys())
     leaders_share = sum(counts.leaders.values()) / len(ids) if ids else 0
     replicas_share = sum(counts.replicas.values()) / len(ids) if ids else 0
     return tuple(_info(service, id_, counts, leaders_share=leaders_share, replicas_share=replicas_share) for id_ in ids)
@@ -225,7 +259,7 @@ def _infos(service: Service) -> tuple[BrokerInfo, ...]:
 def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
     controller = service.controller
     known = service.cluster.brokers.get(id_)
-    state = state_of(service.cluster, id_)
+    state = broker_state(service.cluster, id_)
     # Participants have links to the active controller only.
     link = controller.links.view(known) if known is not None and controller.is_active else None
     channels = controller.channels
@@ -254,16 +288,8 @@ def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, r
         linked=None if link is None else link.is_linked,
         linked_since_ms=None if link is None else link.since_ms,
         participant=service.participants is not None and id_ in service.participants.ids,
+        drain=_drain_info(service.cluster, id_),
     )
-
-
-def state_of(cluster: Cluster, broker: int) -> BrokerStateName:
-    """Returns the state of a broker; unregistered ones are dead."""
-    if broker in cluster.shutting_down:
-        return "shutting_down"
-    if broker in cluster.fenced:
-        return "fenced"
-    return "live" if broker in cluster.brokers else "dead"
 
 
 def _skew(has: int, share: float) -> float:

@@ -9,13 +9,14 @@ from kactl.admin.route import ApiRequest
 from kactl.admin.schema import BrokerPath, FailureSet, NoData, SomePartitions, Stoppable, WhatIf, WhatIfRequest
 from kactl.admin.service import Service
 from kactl.errors import BadRequest
+from kactl.machines.explain import broker_state
 from kactl.state.rows import RowNumbers
 from kactl.whatif import Kind, Scenario
 from kactl.whatif.analysis import answer, outcome_of
 from kactl.whatif.restarts import plan_restarts
 from kactl.whatif.topology import Topology
 
-from .brokers import some_partitions, state_of
+from .brokers import some_partitions
 
 # Names in an error that lists what exists.
 _NAMED_MAX: Final = 20
@@ -46,7 +47,7 @@ async def stoppable(service: Service, request: ApiRequest[BrokerPath, NoData, No
     table = await service.read_topic_settings()
     service.require_active()
     cluster, as_of = service.controller.cluster, service.as_of()
-    state = state_of(cluster, broker)
+    state = broker_state(cluster, broker)
 
     def evaluated(live: LiveSnapshot) -> tuple[str, Sequence[RowNumbers]]:
         topology = live.engine.topology

@@ -17,6 +17,7 @@ from .brokers import (
     BrokerList,
     BrokerPath,
     DrainEffect,
+    DrainInfo,
     EndpointInfo,
     SomePartitions,
 )
@@ -159,6 +160,7 @@ __all__ = [
     "CurrentEvent",
     "Cursor",
     "DrainEffect",
+    "DrainInfo",
     "ElectionAnswer",
     "ElectionEvent",
     "ElectionList",

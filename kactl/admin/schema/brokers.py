@@ -1,5 +1,11 @@
 """Brokers, and operations on them."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from kactl.model import UNTIL_MS_MAX
+
 from .common import Answer, AsOf, BrokerStateName, Int32, PartitionName, Question, Reason
 
 
@@ -10,6 +16,22 @@ class EndpointInfo(Answer, frozen=True):
     host: str
     port: int
     protocol: str
+
+
+class DrainInfo(Answer, frozen=True):
+    """A drain, which outlives controllers and registrations of the broker.
+
+    Attributes:
+        since_ms, until_ms: in milliseconds since 1970; `until_ms` is null without a time limit.
+        until_restart: it ends when the broker has registered anew.
+        by: the user; empty if a program drained the broker.
+    """
+
+    since_ms: int
+    until_ms: int | None
+    until_restart: bool
+    by: str
+    reason: str
 
 
 class BrokerInfo(Answer, frozen=True):
@@ -27,6 +49,7 @@ class BrokerInfo(Answer, frozen=True):
             instance. A participant that has never had one is fenced.
         linked_since_ms: when the link was opened, or lost.
         participant: it runs in the process of this server, and can be killed and restarted over this API.
+        drain: an operator's order that it leads nothing; it may be dead meanwhile. Null without one.
     """
 
     id: int
@@ -46,6 +69,7 @@ class BrokerInfo(Answer, frozen=True):
     participant: bool
     linked: bool | None = None
     linked_since_ms: int | None = None
+    drain: DrainInfo | None = None
 
 
 class BrokerList(Answer, frozen=True):
@@ -69,11 +93,19 @@ class BrokerAction(Question, frozen=True):
 
 
 class BrokerDrain(Question, frozen=True):
-    """Move leadership away from a broker before it is stopped. `undo`: allow it to lead and follow again."""
+    """Move leadership away from a broker, until the drain ends. A second drain replaces the first.
+
+    Attributes:
+        undo: allow it to lead and follow again.
+        until_ms: when the drain ends by itself, in milliseconds since 1970, in the future.
+        until_restart: the drain ends when the broker has registered anew.
+    """
 
     undo: bool = False
     dry_run: bool = False
     reason: Reason = ""
+    until_ms: Annotated[int, Meta(ge=0, le=UNTIL_MS_MAX)] | None = None
+    until_restart: bool = False
 
 
 class SomePartitions(Answer, frozen=True):
@@ -104,7 +136,7 @@ class DrainEffect(Answer, frozen=True):
 class BrokerDrained(Answer, frozen=True):
     """Result of a drain. `remaining`: partitions that it still leads, or would lead, as no other replica can.
 
-    `effect`: null for `undo`.
+    `effect`: null for `undo`. `drain`: as it is now. `changed`: false for an `undo` of what is not drained.
     """
 
     broker: int
@@ -113,6 +145,8 @@ class BrokerDrained(Answer, frozen=True):
     remaining: tuple[PartitionName, ...]
     effect: DrainEffect | None
     as_of: AsOf
+    drain: DrainInfo | None = None
+    changed: bool = True
 
 
 class BrokerActed(Answer, frozen=True):

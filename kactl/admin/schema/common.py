@@ -15,7 +15,7 @@ ELECTION_PARTITIONS_MAX: Final = 50_000
 REASON_LENGTH_MAX: Final = 1000
 TIMEOUT_MS_MAX: Final = 300_000
 
-BrokerStateName = Literal["live", "fenced", "shutting_down", "dead"]
+BrokerStateName = Literal["live", "fenced", "drained", "shutting_down", "dead"]
 HandlerStatusName = Literal["not_ready", "failed", "stuck", "error", "busy"]
 EventKind = Literal["controller", "broker", "topic", "partition", "replica", "handler", "request", "election"]
 ElectionType = Literal["preferred", "unclean"]

@@ -28,13 +28,16 @@ class ControllerEvent(Event, frozen=True, tag="controller"):
 
 class BrokerEvent(Event, frozen=True, tag="broker"):
     """A broker changed. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored.
+    shutting-down, restored, drained, undrained.
+
+    `detail`: by whom it was drained, until when and why, or why its drain has ended; otherwise null.
     """
 
     what: str
     broker: int
     broker_epoch: int
     because: Cause | None
+    detail: str | None = None
 
 
 class TopicEvent(Event, frozen=True, tag="topic"):

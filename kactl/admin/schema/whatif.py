@@ -62,7 +62,7 @@ class Stoppable(Answer, frozen=True):
 
     broker: int
     stoppable: bool
-    state: Literal["live", "fenced", "shutting_down", "dead"]
+    state: Literal["live", "fenced", "drained", "shutting_down", "dead"]
     offline: SomePartitions
     lossy: SomePartitions
     under_min_isr: SomePartitions

@@ -238,6 +238,7 @@ _TYPES: Final = {
     ("broker", "failed"): EventType.BROKER_FAILED,
     ("broker", "directory-failed"): EventType.REPLICAS_OFFLINE,
     ("broker", "shutting-down"): EventType.BROKER_STOPPING,
+    ("broker", "drained"): EventType.BROKER_STOPPING,
     ("broker", "restored"): EventType.BROKER_STOPPED_COUNTING,
     ("topic", "created"): EventType.TOPIC_CREATED,
     ("topic", "deletion started"): EventType.DELETION_STARTED,

@@ -1,11 +1,11 @@
-"""Admin requests, features, producer ids and notifications."""
+"""Admin requests, features, maintenance, producer ids and notifications."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from kactl.errors import RequestWaits, StoreDamaged, StoreError
-from kactl.model import NO_BROKER, Features, Fence, ProducerIdBlock, TopicPartition
+from kactl.model import NO_BROKER, Features, Fence, Maintenance, ProducerIdBlock, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Notification
 from kactl.stores.formats import admin_records, records
@@ -103,6 +103,10 @@ class AdminRecords:
             raise StoreError("the features could not be written")
         version = messages.read(response, 1)[0].version - 1
         return Features(features.levels, enabled=features.enabled, format=features.format, version=version)
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        put = Put(self._client.keys.maintenance, bounded("maintenance", admin_records.encode_maintenance(maintenance)))
+        await self._client.fenced(fence, [], [put])
 
     # -- producer ids
 

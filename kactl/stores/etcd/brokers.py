@@ -4,13 +4,14 @@ A registration in a session with the store is attached to the lease of the sessi
 has no lease, and only the controller writes it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, StoreUnavailable
-from kactl.model import Broker, Fence
+from kactl.model import Broker, Fence, Maintenance, Membership
 from kactl.runtime.logs import logger
-from kactl.stores.formats import registration
+from kactl.stores.formats import admin_records, registration
 from kactl.stores.formats.json_text import Malformed
 
 from . import messages
@@ -34,9 +35,20 @@ class Brokers:
 
     async def read_all(self) -> dict[int, Broker]:
         """Returns all registrations; unreadable ones are logged and left out."""
+        return self._decoded(await self._client.read_interval(self._client.keys.brokers))
+
+    async def membership(self) -> Membership:
+        """See `Store.membership`: one transaction reads both."""
+        keys = self._client.keys
+        kvs, stored = await self._client.read_part([Range(*keys.brokers), Range(keys.maintenance)])
+        place = keys.maintenance.decode()
+        maintenance = admin_records.decode_maintenance(stored[0].value, place) if stored else Maintenance()
+        return Membership(self._decoded(kvs), maintenance)
+
+    def _decoded(self, kvs: Sequence[KeyValue]) -> dict[int, Broker]:
         interval = self._client.keys.brokers
         brokers = []
-        for kv in await self._client.read_interval(interval):
+        for kv in kvs:
             name = name_in(interval, kv.key)
             if not registration.is_broker_id(name):
                 log.warning("brokers/%s is no broker", name)

@@ -9,7 +9,7 @@
         controller                    the active controller, while its session lasts
         delete/<topic>                topics that are marked for deletion
         epoch                         the controller epoch; its etcd version is the fence
-        features, producer-ids
+        features, maintenance, producer-ids
         ids/<topic number>            copy of the id of a topic
         notify/isr/<uuid>, notify/log-dir/<uuid>
         requests/preferred-election, requests/reassignment
@@ -59,6 +59,7 @@ class Keys:
         self.epoch = self.root + b"epoch"
         self.default_config = self.root + b"config/brokers"
         self.features = self.root + b"features"
+        self.maintenance = self.root + b"maintenance"
         self.producer_ids = self.root + b"producer-ids"
         self.reassignment_request = self.root + b"requests/reassignment"
         self.preferred_election_request = self.root + b"requests/preferred-election"

@@ -18,6 +18,8 @@ from kactl.model import (
     Features,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     ProducerIdBlock,
     TopicPartition,
     TopicRef,
@@ -237,6 +239,12 @@ class EtcdStore:
 
     async def broker(self, broker: int) -> Broker | None:
         return await self._brokers.read_one(broker)
+
+    async def membership(self) -> Membership:
+        return await self._watched(Changed.BROKERS, self._brokers.membership())
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        await self._records.write_maintenance(maintenance, fence)
 
     async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         return await self._brokers.register_remote(broker, incarnation, timeout_ms, fence)

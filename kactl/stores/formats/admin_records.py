@@ -1,4 +1,4 @@
-"""Formats of admin requests, features and producer ids; see `records` for the others and the common rules.
+"""Formats of admin requests, features, maintenance and producer ids; see `records` for the others and the common rules.
 
 Source: Kafka's ZkData, 3.9: ReassignPartitionsZNode, PreferredReplicaElectionZNode, FeatureZNode, ProducerIdBlockZNode.
 """
@@ -9,9 +9,12 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kactl.model import Features, ProducerIdBlock, TopicPartition
+from kactl.model import Features, Maintenance, ProducerIdBlock, TopicPartition
+from kactl.runtime.logs import logger
 
 from .json_text import INT32_MAX, INT64_MAX, REPLICAS_MAX, Count, Leader, Malformed, decode, decoder
+
+log = logger(__name__)
 
 _ENABLED: Final = 1
 _FIRST_WITH_LEVELS_ONLY: Final = 2  # earlier formats have a lowest level for each feature, too
@@ -93,6 +96,19 @@ def encode_features(features: Features) -> bytes:
     return msgspec.json.encode({"version": features.format, "status": int(features.enabled), "features": levels})
 
 
+def encode_maintenance(maintenance: Maintenance) -> bytes:
+    return msgspec.json.encode(maintenance)
+
+
+def decode_maintenance(data: bytes | None, place: str) -> Maintenance:
+    """Returns the stored maintenance; a malformed one is logged, with its place in the store, and counts as none."""
+    try:
+        return decode(_maintenance, data)
+    except Malformed as error:
+        log.error("%s is malformed, and no broker counts as drained until it is written again: %s", place, error)
+        return Maintenance()
+
+
 def decode_features(data: bytes | None, version: int) -> Features:
     node = decode(_features, data)
     return Features(
@@ -137,4 +153,5 @@ def _id(number: str | int) -> int:
 _moves: Final = decoder(_Moves)
 _wanted: Final = decoder(_Wanted)
 _features: Final = decoder(_FeatureNode)
+_maintenance: Final = decoder(Maintenance)
 _block: Final = decoder(_BlockNode)

@@ -16,6 +16,8 @@ from kactl.model import (
     Features,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     ProducerIdBlock,
     TopicPartition,
     TopicRef,
@@ -37,6 +39,13 @@ class ServerConnection(ClientSessions):
     def brokers(self) -> dict[int, Broker]:
         self.watches.arm(Changed.BROKERS)
         return {number: broker for number, (broker, _) in sorted(self.state.brokers.items())}
+
+    def membership(self) -> Membership:
+        return Membership(self.brokers(), self.state.maintenance)
+
+    def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        self.state.check(fence)
+        self.state.maintenance = maintenance
 
     def broker(self, broker: int) -> Broker | None:
         return self.state.brokers[broker][0] if broker in self.state.brokers else None

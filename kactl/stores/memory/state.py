@@ -5,7 +5,16 @@ import itertools
 from collections.abc import Collection
 
 from kactl.errors import ControllerMoved
-from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model import (
+    Broker,
+    ControllerRecord,
+    Features,
+    Fence,
+    Maintenance,
+    ProducerIdBlock,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.state.rows import RowNumbers
 
 from ..base import Changed, Committed, Names, Notification, StoreEvent
@@ -39,6 +48,7 @@ class MemoryState:
         self.reassignment_request: dict[TopicPartition, tuple[int, ...]] | None = None
         self.preferred_election_request: list[TopicPartition] | None = None
         self.features: Features | None = None
+        self.maintenance = Maintenance()
         self.producer_ids: tuple[ProducerIdBlock | None, int] = (None, 0)
         self.configs: dict[str, dict[str, str]] = {}
         self.default_config: dict[str, str] = {}

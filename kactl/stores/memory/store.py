@@ -9,6 +9,8 @@ from kactl.model import (
     ControllerRecord,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     TopicPartition,
     TopicRef,
 )
@@ -53,6 +55,12 @@ class MemoryStore(MemoryRequests):
 
     async def broker(self, broker: int) -> Broker | None:
         return await self._open_link.ask(ServerConnection.broker, broker)
+
+    async def membership(self) -> Membership:
+        return await self._open_link.ask(ServerConnection.membership)
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        await self._open_link.ask(ServerConnection.write_maintenance, maintenance, fence)
 
     async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         return await self._open_link.ask(ServerConnection.register_remote, broker, incarnation, timeout_ms, fence)

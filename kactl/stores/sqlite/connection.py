@@ -4,14 +4,11 @@
 options, or by one with its own file operations.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote
-
-from kactl.errors import StoreError
 
 # Another process holds the write lock during one commit: at most a second, for a large one on a slow disk. After five
 # seconds it hangs.
@@ -75,17 +72,6 @@ def connect(path: Path, access: Access = "read-write") -> sqlite3.Connection:
     return sqlite3.connect(database_uri(path, access), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
-def is_no_lock(error: StoreError) -> bool:
-    """Returns whether an error has another reason than the lock of another connection, which ends."""
-    cause = error.__cause__
-    return not isinstance(cause, sqlite3.Error) or code(cause) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def code(error: sqlite3.Error) -> int:
-    """Returns the primary code of an error, 0 if it has none."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
 def database_uri(path: Path, access: Access) -> str:
     """Returns the name by which SQLite opens the file for that access."""
-    return f"file:{quote(os.fsencode(path))}{_OPTIONS[access]}"
+    return f"file:{quote(str(path))}{_OPTIONS[access]}"

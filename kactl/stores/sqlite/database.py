@@ -17,7 +17,7 @@ from kactl.runtime import forks
 from kactl.stores.base import Changed, StoreEvent
 
 from .checkpoint import Checkpoint, Start, start_at_once
-from .connection import Connect, Connection, code, connect
+from .connection import Connect, Connection, connect
 from .frame import FrameDamagedError, unseal
 from .identity import OpenFiles, refuse_inherited
 from .journal import Journal
@@ -35,7 +35,6 @@ FAR_TOO_LONG: Final = 4
 _OVERHEAD_BYTES: Final = 16 << 10
 
 _REMEDIES: Final = {
-    sqlite3.SQLITE_BUSY: "end the program that has locked it, such as a backup or a shell",
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_IOERR: "check its disk for free space, the quotas, and `ulimit -f`",
     sqlite3.SQLITE_READONLY: "let the user that kactl runs as write to it and to its folder",
@@ -149,7 +148,7 @@ class Database:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                remedy = _REMEDIES.get(code(error))
+                remedy = _REMEDIES.get(_code(error))
                 then = f"{remedy}, then try again" if remedy else "try again"
                 raise StoreError(f"{self.path}: {error}: nothing was changed; {then}") from error
             try:
@@ -309,11 +308,16 @@ class Database:
             raise self._translate(error) from error
 
     def _translate(self, error: sqlite3.Error) -> StoreDamaged | StoreUnavailable:
-        primary = code(error)
-        if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        code = _code(error)
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return damaged(self.path, f"its pages are damaged ({error})")
-        remedy = _REMEDIES.get(primary, "check its file system")
+        remedy = _REMEDIES.get(code, "check its file system")
         return StoreUnavailable(f"{self.path}: {error}: {remedy}; then read back before writing again")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Returns the primary code of an error, 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _fingerprint(path: Path) -> _Fingerprint:

@@ -1,4 +1,4 @@
-"""Deletion marks, admin requests, features, and blocks of producer ids.
+"""Deletion marks, admin requests, features, maintenance, and blocks of producer ids.
 
 Everything in this module runs in the database's thread.
 """
@@ -9,23 +9,28 @@ from typing import Any, Final
 import msgspec
 
 from kactl.errors import BeingDeleted, RequestWaits
-from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
+from kactl.model import Features, Fence, Maintenance, ProducerIdBlock, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.stores.base import Changed
 
 from .catalog import ID_COPY
 from .database import Database
 from .frame import seal, unseal
 
+log = logger(__name__)
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TARGETS: Final = msgspec.msgpack.Decoder(tuple[tuple[TopicPartition, tuple[int, ...]], ...])
 _PARTITIONS: Final = msgspec.msgpack.Decoder(tuple[TopicPartition, ...])
 _FEATURES: Final = msgspec.msgpack.Decoder(Features)
+_MAINTENANCE: Final = msgspec.msgpack.Decoder(Maintenance)
 _BLOCK: Final = msgspec.msgpack.Decoder(ProducerIdBlock)
 
 # The names of records.
 _REASSIGNMENT: Final = "reassignment request"
 _PREFERRED_ELECTION: Final = "preferred election request"
 _FEATURES_RECORD: Final = "features"
+_MAINTENANCE_RECORD: Final = "maintenance"
 PRODUCER_IDS: Final = "producer ids"
 
 
@@ -117,7 +122,7 @@ class Requests:
             self._write(record, content, version=0)
             self._database.stamp(kind)
 
-    # -- features and producer ids
+    # -- features, maintenance and producer ids
 
     def features(self) -> Features | None:
         data, version = self._read(_FEATURES_RECORD)
@@ -130,6 +135,19 @@ class Requests:
             version = 0 if data is None else version + 1
             self._write(_FEATURES_RECORD, features, version=version)
         return msgspec.structs.replace(features, version=version)
+
+    def maintenance(self) -> Maintenance:
+        data, _ = self._read(_MAINTENANCE_RECORD)
+        try:
+            return Maintenance() if data is None else _MAINTENANCE.decode(data)
+        except (msgspec.MsgspecError, ValueError) as error:
+            log.error("the record of the maintenance is malformed and counts as none: %s", error)
+            return Maintenance()
+
+    def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        with self._database.writing():
+            self._database.check_fence(fence)
+            self._write(_MAINTENANCE_RECORD, maintenance, version=self._read(_MAINTENANCE_RECORD)[1] + 1)
 
     def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
         data, version = self._read(PRODUCER_IDS)

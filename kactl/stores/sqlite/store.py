@@ -21,12 +21,13 @@ from kactl.model import (
     Features,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     ProducerIdBlock,
     TopicPartition,
     TopicRef,
 )
 from kactl.runtime.background import Background, BlockStack
-from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
@@ -45,7 +46,7 @@ from kactl.stores.opening import check_unopened
 from kactl.stores.topic_assignment import TopicAssignment, split
 from kactl.stores.watch_registry import Watches
 
-from .connection import Connect, connect, is_no_lock
+from .connection import Connect, connect
 from .lease import POLL_MS, SESSION_TIMEOUT_MS, Lease, SqliteSession
 from .sessions import NO_HOLDER, Holder
 from .thread import DatabaseThread
@@ -63,8 +64,6 @@ class SqliteStore:
             working directory of now.
         clock: sessions end by its boot time, which all processes of a host share.
         session_timeout_ms: how long the controllership outlives a process that was killed.
-        start_timeout_ms: how long entering the store waits for another program that has locked the file, such as a
-            backup or a shell; None waits for ever.
         holder: an exclusive lock that this process holds until its end. On entering, the sessions of the previous
             holder of the lock are ended, since that process has ended.
         poll_ms: how often this client looks for changes by other processes and for its own duties. It delays their
@@ -81,7 +80,6 @@ class SqliteStore:
         *,
         clock: Clock | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        start_timeout_ms: int | None = START_TIMEOUT_MS,
         holder: Holder = NO_HOLDER,
         poll_ms: float = POLL_MS,
         connect: Connect = connect,
@@ -89,8 +87,7 @@ class SqliteStore:
         self.path = _absolute(Path(path))
         self._watches = Watches()
         self._deleted_topics = DeletedTopics()
-        self._clock = clock = SystemClock() if clock is None else clock
-        self._start_timeout_ms = start_timeout_ms
+        clock = SystemClock() if clock is None else clock
         fire = self._watches.fire
         self._thread = DatabaseThread(self.path, fire, clock=clock, holder=holder, connect=connect)
         self._lease = Lease(self._thread, fire, clock=clock, timeout_ms=session_timeout_ms, poll_ms=poll_ms)
@@ -108,10 +105,9 @@ class SqliteStore:
     async def __aenter__(self) -> Self:
         check_unopened(self)
         async with BlockStack("the SQLite store") as stack:
-            patience = Patience("the SQLite store is not open", self._clock, self._start_timeout_ms)
-            await patience.repeat(self._thread.open, lasts=is_no_lock)
+            await self._thread.open()
             stack.push_async_callback(self._close)
-            await patience.repeat(self._lease.open, lasts=is_no_lock)
+            await self._lease.open()
             tasks = await stack.enter_async_context(Background("the session of the SQLite store"))
             tasks.start_soon(self._lease.run)
             self._stack = stack.pop_all()
@@ -163,6 +159,16 @@ class SqliteStore:
 
     async def broker(self, broker: int) -> Broker | None:
         return await self._thread.run(self._thread.sessions.broker, broker)
+
+    async def membership(self) -> Membership:
+        arm = partial(self._watches.arm, Changed.BROKERS)
+        return await self._thread.watch(arm, self._membership)
+
+    def _membership(self) -> Membership:
+        return Membership(self._thread.sessions.brokers(), self._thread.requests.maintenance())
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        await self._thread.run(self._thread.requests.write_maintenance, maintenance, fence)
 
     async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         return await self._thread.run(self._thread.sessions.register_remote, broker, incarnation, timeout_ms, fence)

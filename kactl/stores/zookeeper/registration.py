@@ -13,8 +13,9 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import BrokerIdTaken, ControllerMoved, StoreError, StoreUnavailable
-from kactl.model import Broker, Fence
+from kactl.model import Broker, Fence, Maintenance
 from kactl.runtime.logs import logger
+from kactl.stores.formats import admin_records
 from kactl.stores.formats import registration as format
 from kactl.stores.formats.json_text import Malformed
 from kactl.stores.formats.registration import decode, is_broker_id
@@ -35,15 +36,31 @@ async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]
     return decoded(await read_nodes(client, watches))
 
 
+async def read_with_maintenance(client: Client, watches: Watches | None) -> tuple[dict[int, Any], Maintenance]:
+    """Returns what `read_nodes` returns, and the maintenance, which is read together with it."""
+    nodes, (node,) = await _read_nodes(client, watches, client.get(layout.MAINTENANCE))
+    if isinstance(node, NoNodeError):
+        return nodes, Maintenance()
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"{layout.MAINTENANCE} could not be read: {node!r}")
+    return nodes, admin_records.decode_maintenance(node[0], layout.MAINTENANCE)
+
+
 async def read_nodes(client: Client, watches: Watches | None) -> dict[int, Any]:
     """Returns (data, stat) or an error for each node of a registration, and of a controller."""
+    return (await _read_nodes(client, watches))[0]
+
+
+async def _read_nodes(client: Client, watches: Watches | None, *others: Any) -> tuple[dict[int, Any], list[Any]]:
+    """Returns the nodes, and the results of other reads, which are sent with those of the nodes."""
     watched = watches is not None
     listing = [client.children(layout.BROKERS, watch=watched)]
     (listed,) = await ask(client, watches, listing, [(layout.BROKERS, Kind.CHILDREN)])
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{layout.BROKERS} could not be listed: {listed!r}")
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
-    return dict(zip(ids, await _read(client, ids, watches), strict=True))
+    nodes = await _read(client, ids, watches, *others)
+    return dict(zip(ids, nodes, strict=False)), nodes[len(ids) :]
 
 
 def decoded(nodes: Mapping[int, Any]) -> dict[int, Broker]:
@@ -56,10 +73,10 @@ async def read_one(client: Client, number: int, watches: Watches | None) -> Brok
     return _decoded(number, node)
 
 
-async def _read(client: Client, ids: Sequence[int], watches: Watches | None) -> list[Any]:
+async def _read(client: Client, ids: Sequence[int], watches: Watches | None, *others: Any) -> list[Any]:
     paths = [layout.broker(number) for number in ids]
     reads = [client.get(path, watch=watches is not None) for path in paths]
-    return await ask(client, watches, reads, [(path, Kind.DATA) for path in paths])
+    return await ask(client, watches, [*reads, *others], [(path, Kind.DATA) for path in paths])
 
 
 def _decoded(number: int, node: Any) -> Broker | None:

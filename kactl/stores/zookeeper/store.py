@@ -7,7 +7,7 @@ import random
 import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kazoo.protocol.states import KazooState
 
@@ -20,6 +20,8 @@ from kactl.model import (
     Features,
     Fence,
     Leadership,
+    Maintenance,
+    Membership,
     ProducerIdBlock,
     TopicPartition,
     TopicRef,
@@ -52,6 +54,7 @@ from . import (
     deletion,
     feature_node,
     layout,
+    maintenance_node,
     notification,
     registration,
     start_check,
@@ -289,13 +292,22 @@ class ZooKeeperStore:
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:
-        nodes = await registration.read_nodes(self._client, self._watches)
+        return await self._brokers(await registration.read_nodes(self._client, self._watches))
+
+    async def membership(self) -> Membership:
+        nodes, maintenance = await registration.read_with_maintenance(self._client, self._watches)
+        return Membership(await self._brokers(nodes), maintenance)
+
+    async def _brokers(self, nodes: dict[int, Any]) -> dict[int, Broker]:
         brokers = registration.decoded(nodes)
         await self._entry.keep(nodes, brokers)
         return brokers
 
     async def broker(self, broker: int) -> Broker | None:
         return await registration.read_one(self._client, broker, self._watches)
+
+    async def write_maintenance(self, maintenance: Maintenance, fence: Fence) -> None:
+        await maintenance_node.write(self._client, maintenance, fence)
 
     async def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         return await registration.register_remote(

@@ -15,6 +15,7 @@ _FENCED: Final = frozenset(
         "set_reassignment_request",
         "delete_preferred_election_request",
         "write_features",
+        "write_maintenance",
         "delete_notifications",
     )
 )

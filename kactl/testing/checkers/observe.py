@@ -41,6 +41,7 @@ WRAPPED: Final = (
     "cluster.add_brokers",
     "cluster.remove_brokers",
     "cluster.mark_shutting_down",
+    "cluster.set_maintenance",
     "cluster.fence",
     "cluster.table.view",
     "cluster.offline_count",
@@ -226,7 +227,7 @@ class _Recorder:
 
             return changing
 
-        names = ("add_brokers", "remove_brokers", "mark_shutting_down")
+        names = ("add_brokers", "remove_brokers", "mark_shutting_down", "set_maintenance")
         replace(cluster, **{name: then_record(getattr(cluster, name)) for name in names})
 
     def _wrap_proposals(self) -> None:

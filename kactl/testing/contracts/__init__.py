@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
             "store_deletion",
             "store_features",
             "store_leadership",
+            "store_maintenance",
             "store_remote_sessions",
             "store_requests",
             "store_support",

@@ -17,6 +17,7 @@ from .store_controllership import ControllershipContract, FencingContract
 from .store_deletion import DeletionContract
 from .store_features import FeatureContract, ProducerIdContract, WatchedLeadershipContract
 from .store_leadership import LeadershipContract, LeaderWriteContract
+from .store_maintenance import MaintenanceContract
 from .store_remote_sessions import EvictionContract, RemoteSessionContract
 from .store_requests import RequestContract
 from .store_support import SESSION_MS, Stores
@@ -40,6 +41,7 @@ class StoreContract(
     DeletionContract,
     RequestContract,
     FeatureContract,
+    MaintenanceContract,
     ProducerIdContract,
     WatchedLeadershipContract,
     ChangesContract,

@@ -11,7 +11,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_VERSION, Assignment, Broker, Fence, Leadership, TopicPartition, TopicRef
+from kactl.model import (
+    NO_BROKER,
+    NO_VERSION,
+    Assignment,
+    Broker,
+    Fence,
+    Leadership,
+    Maintenance,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.stores.base import Assignments, Changed, Committed, Notification, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
@@ -253,6 +263,11 @@ def write_features(state: MemoryState, features: Any, fence: Fence) -> After:
     return lambda stored: Written([Op("features", old, stored.version, {"version": stored.version})], [])
 
 
+def write_maintenance(state: MemoryState, maintenance: Maintenance, fence: Fence) -> After:
+    existed = state.maintenance != Maintenance()
+    return _always(_put("maintenance", existed, {"drained": sorted(maintenance.drains)}))
+
+
 def write_producer_ids(state: MemoryState, block: Any, *, expected: int) -> After:
     def after(is_written: bool) -> Written:
         if not is_written:
@@ -296,6 +311,7 @@ WRITES: Final[dict[str, Callable[..., After]]] = {
     "request_preferred_election": request_preferred_election,
     "delete_preferred_election_request": delete_preferred_election_request,
     "write_features": write_features,
+    "write_maintenance": write_maintenance,
     "write_producer_ids": write_producer_ids,
     "notify": notify,
     "delete_notifications": delete_notifications,

@@ -351,7 +351,7 @@ async def test_startup_elects_partitions_without_a_live_leader(
     bench.cluster.table.mark_dirs(6, np.array([row]), True)
     table = bench.cluster.table
 
-    bench.cluster.apply(partition.begin(table.rows(table.all()), bench.cluster.live_brokers))
+    bench.cluster.apply(partition.begin(table.rows(table.all()), bench.cluster.staying))
     began = [bench.state(name) for name in ("a-0", "b-0", "c-0", "d-0")]
     moved = await bench.move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
 

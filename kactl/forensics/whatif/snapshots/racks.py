@@ -120,6 +120,6 @@ def _document(text: str, source: str) -> Racks:
         raise BadRacks(source, f"{error}; {_FORM}") from None
     return Racks(
         {broker.id: broker.rack for broker in brokers if broker.rack is not None},
-        alive=frozenset(broker.id for broker in brokers if broker.state in ("live", "shutting_down")),
+        alive=frozenset(broker.id for broker in brokers if broker.state in ("live", "drained", "shutting_down")),
         away=frozenset(broker.id for broker in brokers if broker.state == "dead"),
     )

@@ -35,6 +35,7 @@ WRITING: Final = (
     "write_assignment",
     "write_features",
     "write_isr",
+    "write_maintenance",
     "write_producer_ids",
     "write_topic_ids",
 )

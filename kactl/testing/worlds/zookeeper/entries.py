@@ -30,6 +30,7 @@ _ONE: Final = {
     "/admin/reassign_partitions": "requests/reassignment",
     "/admin/preferred_replica_election": "requests/preferred",
     "/feature": "features",
+    "/kactl/maintenance": "maintenance",
     "/latest_producer_id_block": "producer ids",
 }
 _MANY: Final = {

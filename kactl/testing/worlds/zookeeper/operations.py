@@ -36,7 +36,7 @@ WRITES: Final = (
     "contest", "resign", "create_topic", "write_assignment", "set_topic_config", "set_default_config",
     "mark_deletion", "unmark_deletions", "delete_topics", "commit", "write_isr", "request_reassignment",
     "set_reassignment_request", "request_preferred_election", "delete_preferred_election_request", "write_features",
-    "write_producer_ids", "notify_isr", "notify_log_dir", "delete_notifications",
+    "write_producer_ids", "write_maintenance", "notify_isr", "notify_log_dir", "delete_notifications",
 )  # fmt: skip
 
 _OPERATION: Final[ContextVar[Operation | None]] = ContextVar("operation", default=None)
