@@ -88,6 +88,7 @@ class Controller(Commands, Queries):
         settings: see `ControllerSettings`. Each of its fields is also accepted as a keyword of its own, if `settings`
             is not given.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
+        cluster_name: the attribute `kactl.cluster` of the metrics, for programs that control several clusters.
 
     Raises:
         TypeError: a keyword is not a setting, or is given beside `settings`.
@@ -116,6 +117,7 @@ class Controller(Commands, Queries):
         settings: ControllerSettings | None = None,
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
+        cluster_name: str = "",
         **keywords: Unpack[SettingKeywords],
     ) -> None:
         settings = ControllerSettings.of(settings, keywords)
@@ -141,7 +143,7 @@ class Controller(Commands, Queries):
         # No process adds an event per microsecond, so numbers keep rising over restarts.
         self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
         self.attempts = Attempts()
-        self.telemetry = Telemetry(meter_provider, tracer_provider)
+        self.telemetry = Telemetry(meter_provider, tracer_provider, arguments.text(cluster_name, "cluster_name"))
         self._store_metrics = StoreMetrics(self.telemetry, self.clock)
         measured = self._store_metrics.measured(self.store)
         self.topic_settings = TopicSettings(
@@ -221,10 +223,14 @@ class Controller(Commands, Queries):
         gone: Any = forks.Gone(f"controller {self.node_id}", self._home)
         self.loop = self.cluster = self.history = self.links = self.sessions = self.topic_settings = gone
         self.is_open = False
+        self.telemetry.close()
 
     async def __aenter__(self) -> Self:
         if self._stack is not None:
             self._home.check(f"controller {self.node_id}")
+            raise IllegalState(
+                f"controller {self.node_id} has been entered before: make a new Controller for each block"
+            )
         self._home = forks.share(self)
         async with BlockStack("the controller") as stack:
             stack.callback(self.telemetry.close)

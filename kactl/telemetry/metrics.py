@@ -4,6 +4,8 @@ Measurements are made per event and per request, never per partition. Values tha
 collection (`observe`), so they cost the event path nothing.
 """
 
+import operator
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -96,12 +98,84 @@ HISTOGRAMS: Final = (
 )
 
 
+class _Instruments:
+    """Instruments of one meter provider, which all its controllers share: a provider ignores a second callback.
+
+    Attributes:
+        live: the controllers that are read. The provider outlives them, and must not keep them.
+    """
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self._meter = meter
+        self._observed: set[str] = set()
+        self.live: tuple[weakref.ref[Telemetry], ...] = ()
+        self.histograms = {
+            name: meter.create_histogram(
+                name,
+                unit=unit,
+                description=meaning,
+                explicit_bucket_boundaries_advisory=list(_BOUNDS if unit == "s" else _SIZES),
+            )
+            for name, unit, meaning in HISTOGRAMS
+        }
+
+    def observe(self, names: Iterable[str]) -> None:
+        """Create the gauges and counters of these names that do not exist."""
+        new = set(names) - self._observed
+        self._observed |= new
+        for table, create in (
+            (GAUGES, self._meter.create_observable_gauge),
+            (COUNTERS, self._meter.create_observable_counter),
+        ):
+            for name, unit, meaning in table:
+                if name in new:
+                    # Numbers of things add up; times, flags and states do not.
+                    merge = operator.add if table is COUNTERS or unit.startswith("{") else max
+                    create(name, callbacks=[self._callback(name, merge)], unit=unit, description=meaning)
+
+    def _callback(
+        self, name: str, merge: Callable[[float, float], float]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def collect(_: CallbackOptions) -> Iterable[Observation]:
+            values: dict[frozenset[tuple[str, str | int]], float] = {}
+            for telemetry in filter(None, [reference() for reference in self.live]):
+                for value, attributes in telemetry.read(name):
+                    key = frozenset(attributes.items())
+                    values[key] = merge(values[key], value) if key in values else value
+            return [Observation(value, dict(key)) for key, value in values.items()]
+
+        return collect
+
+
+_instruments: Final[weakref.WeakKeyDictionary[metrics.MeterProvider, _Instruments]] = weakref.WeakKeyDictionary()
+
+
+# Those of the API's stand-in pass over to the host program's provider when it is set.
+_of_host: Final[list[_Instruments]] = []
+
+
+def _instruments_of(meter_provider: metrics.MeterProvider | None) -> _Instruments:
+    host = metrics.get_meter_provider()
+    provider = host if meter_provider is None else meter_provider
+    found = _instruments.get(provider)
+    if found is None and provider is host and _of_host:
+        return _of_host[0]
+    if found is None:
+        found = _instruments.setdefault(provider, _Instruments(metrics.get_meter("kactl", meter_provider=provider)))
+    if provider is host and not _of_host:
+        _of_host.append(found)
+    return found
+
+
 class Telemetry:
-    """Instruments of one controller instance.
+    """Measurements of one controller instance.
+
+    Controllers of one provider that have the same attributes are measured together.
 
     Args:
         meter_provider: None uses the host program's; without any, nothing is recorded.
         tracer_provider: the same for spans.
+        cluster_name: the attribute `kactl.cluster` of all measurements, if it is not empty.
 
     Attributes:
         spans: makes the spans.
@@ -111,19 +185,17 @@ class Telemetry:
         self,
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
+        cluster_name: str = "",
     ) -> None:
         self.spans = EventSpans(trace.get_tracer("kactl", tracer_provider=tracer_provider))
-        self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
+        self._instruments = _instruments_of(meter_provider)
+        self._histograms = self._instruments.histograms
+        self._attributes: dict[str, str | int] = {"kactl.cluster": cluster_name} if cluster_name else {}
         self._readings: dict[str, Reading] = {}
-        self._histograms = {
-            name: self._meter.create_histogram(
-                name,
-                unit=unit,
-                description=meaning,
-                explicit_bucket_boundaries_advisory=list(_BOUNDS if unit == "s" else _SIZES),
-            )
-            for name, unit, meaning in HISTOGRAMS
-        }
+        self._instruments.live = (
+            *(other for other in self._instruments.live if other() is not None),
+            weakref.ref(self),
+        )
 
     def processed(self, state: str, duration_ms: float) -> None:
         """Record that an event was handled, in the state of Kafka's name."""
@@ -148,7 +220,7 @@ class Telemetry:
 
     def committed(self, rows: int) -> None:
         """Record the number of partitions of a commit."""
-        self._histograms["kactl.store.batch.size"].record(rows)
+        self._histograms["kactl.store.batch.size"].record(rows, self._attributes)
 
     def lagged(self, duration_ms: float) -> None:
         """Record by how much a timer of the event loop was late."""
@@ -161,35 +233,26 @@ class Telemetry:
             self._record("kactl.election.duration", duration_us / _MS, {"stage": stage, "election.type": kind})
 
     def _record(self, name: str, duration_ms: float, attributes: Mapping[str, str | int] | None = None) -> None:
-        self._histograms[name].record(duration_ms / _MS, attributes)
+        self._histograms[name].record(duration_ms / _MS, {**(attributes or {}), **self._attributes})
 
     def observe(self, readings: Mapping[str, Reading]) -> None:
         """Register the gauges and counters above, to be read by calling `readings`, by name, at collection."""
         self._readings.update(readings)
-        for table, create in (
-            (GAUGES, self._meter.create_observable_gauge),
-            (COUNTERS, self._meter.create_observable_counter),
-        ):
-            for name, unit, meaning in table:
-                if name in readings:
-                    create(name, callbacks=[self._callback(name)], unit=unit, description=meaning)
+        self._instruments.observe(readings)
+
+    def read(self, name: str) -> Iterator[tuple[float, Mapping[str, str | int]]]:
+        """Yields the values of a gauge or counter and their attributes; none if there is no reading of that name."""
+        reading = self._readings.get(name)
+        if reading is not None:
+            for value, attributes in reading():
+                yield value, {**attributes, **self._attributes}
 
     def close(self) -> None:
         """Stop all readings: a stopped instance must not look like an idle one.
 
-        A provider keeps its callbacks for as long as it exists. The readings refer to the instance, which is freed
-        without them.
+        The readings refer to the instance, which is freed without them.
         """
         self._readings.clear()
-
-    def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def collect(_: CallbackOptions) -> Iterable[Observation]:
-            reading = self._readings.get(name)
-            if reading is None:
-                return []
-            return [Observation(value, dict(attributes)) for value, attributes in reading()]
-
-        return collect
 
 
 def _stages_us(record: ElectionEvent) -> Iterator[tuple[str, int]]:

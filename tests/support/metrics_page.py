@@ -84,6 +84,10 @@ Prometheus; it needs a token of the role viewer. A program that embeds kactl pas
 `kactl.Controller`, and finds them under the names of OpenTelemetry, which have dots and no suffix of the unit. `kactl
 monitoring export` writes a dashboard for Grafana and alert rules, which the [runbook](runbook.md) explains.
 
+Several controllers of a process may share a provider. A program that controls several clusters gives each controller a
+`cluster_name`, the attribute `kactl.cluster` (label `kactl_cluster`) of all its metrics. Series with equal attributes
+are merged: numbers of things are added up, and of times, flags and states the largest is taken.
+
 A histogram has the suffixes `_bucket`, `_sum` and `_count`. Gauges of the cluster are 0 on standby instances. No label
 contains the name of a topic or a partition: those are in events. Names of `kafka.*` follow OpenTelemetry's rules for
 Kafka where it has one.
