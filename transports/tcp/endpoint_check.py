@@ -56,10 +56,12 @@ class EndpointCheck:
                 await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port)
         except EndpointUnreachable as error:
             # Shown for a registration that exists: a session with the store may have begun without a controller.
-            self._port.endpoint_failed(link, str(error))
+            # The cause is for operators: it would tell the participant what else listens there.
+            reason = str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
+            self._port.endpoint_failed(link, reason)
             if self._required:
-                log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, error)
+                log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, reason)
                 raise
-            log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, error)
+            log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, reason)
         else:
             self._port.endpoint_failed(link, "")

@@ -15,7 +15,15 @@ from typing import Final
 import anyio
 from opentelemetry import metrics
 
-from kactl.errors import BadConfig, BadRequest, ControllerUnreachable, EndpointUnreachable, KactlError, NotAuthorized
+from kactl.errors import (
+    BadConfig,
+    BadRequest,
+    ControllerUnreachable,
+    EndpointUnreachable,
+    KactlError,
+    NotAuthorized,
+    ProtocolMismatch,
+)
 from kactl.machines.peer_endpoints import why_unusable
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
@@ -329,12 +337,11 @@ class TcpNetwork:
         try:
             link, theirs, _ = await self._dialer.dial(Address(host, port), hello, _is(wanted))
         except KactlError as error:
-            raise EndpointUnreachable(host, port, f"participant {broker} was not found there: {error}") from error
+            raise EndpointUnreachable(host, port, _not_found(broker)) from error
         link.close("the address has been verified")
         if theirs.incarnation != incarnation:
-            raise EndpointUnreachable(
-                host, port, f"another start of participant {broker} was found there: stop it, or change advertise="
-            )
+            found = ProtocolMismatch(f"another start of participant {broker} runs there: stop it, or change advertise=")
+            raise EndpointUnreachable(host, port, _not_found(broker)) from found
 
     async def probe(self, address: str, own: Identity) -> Identity:
         """Connect to a controller without using it. Returns its identity.
@@ -420,6 +427,11 @@ class TcpNetwork:
             return
         handshake.refuse(link, error)
         raise error
+
+
+def _not_found(broker: int) -> str:
+    """Returns the same sentence for every reason: a participant must not find out what listens elsewhere."""
+    return f"participant {broker} was not found there: change advertise=, or see the reason in the controller's log"
 
 
 def _is(wanted: Identity) -> Callable[[Hello], str | None]:
