@@ -10,7 +10,7 @@ from opentelemetry.metrics import MeterProvider
 
 from kactl.admin.exposure import NETWORK
 from kactl.admin.served_certificates import ServedCertificates
-from kactl.config.settings import Config
+from kactl.config.settings import Config, NetworkConfig
 from kactl.errors import BadConfig
 from kactl.model import Broker
 from kactl.participant.network import ControlLink, ParticipantPort
@@ -53,7 +53,7 @@ def network_of(config: Config, meter_provider: MeterProvider | None = None, *, p
 def _check_identities(config: Config, participants: int) -> None:
     """Check that the certificate of `[network]` names all programs of this server, which no peer accepts otherwise."""
     section = config.network
-    tls = Tls(ca=section.ca, cert=section.cert, key=section.key)
+    tls = _tls(section)
     try:
         tls.reload()
     except BadConfig as error:
@@ -77,6 +77,10 @@ def _check_identities(config: Config, participants: int) -> None:
     )
 
 
+def _tls(section: NetworkConfig) -> Tls:
+    return Tls(ca=section.ca, cert=section.cert, key=section.key, crl=section.crl or None)
+
+
 def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> TcpNetwork:
     """Returns the network that `[network]` describes. Raises BadConfig if the secret cannot be read."""
     section = config.network
@@ -85,7 +89,7 @@ def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> 
         advertise=section.advertise or None,
         controllers=section.controllers,
         cluster=config.cluster,
-        tls=Tls(ca=section.ca, cert=section.cert, key=section.key) if section.cert else None,
+        tls=_tls(section) if section.cert else None,
         secret=_secret(config),
         allow_plaintext=NETWORK in config.security.allow_insecure,
         verify_endpoint=section.verify_endpoint,
@@ -162,7 +166,8 @@ class NetworkFiles:
 def _versions(config: Config) -> list[tuple[int, int, int] | None]:
     """Returns what distinguishes the present contents of the files; None for one that cannot be read."""
     section = config.network
-    return [_version(path) for path in (section.ca, section.cert, section.key, section.secret_file) if path]
+    files = (section.ca, section.crl, section.cert, section.key, section.secret_file)
+    return [_version(path) for path in files if path]
 
 
 def _version(path: str) -> tuple[int, int, int] | None:

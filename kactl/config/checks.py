@@ -98,6 +98,8 @@ def _check_network(network: NetworkConfig, origins: Origins) -> None:
     given = [key for key, value in (("cert", network.cert), ("key", network.key), ("ca", network.ca)) if value]
     if given and len(given) < 3:
         reject(given[0], "needs the others: write cert, key and ca")
+    if network.crl and not given:
+        reject("crl", "has no effect without TLS: write cert, key and ca, too")
     if not network.listen:
         for key, value in (("advertise", network.advertise), ("secret-file", network.secret_file)):
             if value:

@@ -211,6 +211,7 @@ class NetworkConfig(Section, frozen=True):
         controllers: addresses of all instances, this one included; `kactl doctor` checks them.
         cert, key, ca: the instance's certificate and key, and the authority of the cluster; see `kactl pki`. Without
             them it can only listen on loopback addresses, or on others with a secret and consent.
+        crl: the certificates that the authority has revoked. Links are made again when it changes.
         secret_file: a secret that all programs share, in the file's first line, for clusters of one host.
         verify_endpoint: whether a controller connects to the address that a participant advertises.
     """
@@ -221,6 +222,7 @@ class NetworkConfig(Section, frozen=True):
     cert: str = ""
     key: str = ""
     ca: str = ""
+    crl: str = ""
     secret_file: str = ""
     verify_endpoint: bool = True
 

@@ -261,6 +261,7 @@ async def test_kafka_brokers_and_participants_have_their_own_transports() -> Non
         ({"network.controllers": ["a:1", "b"]}, "network.controllers: 'b' is not an address"),
         ({"network.advertise": "a:70000"}, "network.advertise: 'a:70000' is not an address"),
         ({"network.listen": LISTEN, "network.cert": "c"}, "network.cert: needs the others"),
+        ({"network.listen": LISTEN, "network.crl": "c"}, "network.crl: has no effect without TLS"),
         ({"network.advertise": "a:1"}, "network.advertise: has no effect without listen"),
         ({"network.secret-file": "s"}, "network.secret-file: has no effect without listen"),
     ],

@@ -10,7 +10,10 @@ nothing for a third of the time limit, and closes itself if it has received noth
 
 import asyncio
 import itertools
+import math
 import socket
+import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -79,6 +82,7 @@ class Link(asyncio.Protocol):
         self._reads = True
         self._received_at = self._sent_at = self._checked_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._expires_s = math.inf  # end of the validity of the peer's certificate, since 1970
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -223,6 +227,8 @@ class Link(asyncio.Protocol):
             PART_BYTES_MAX, message, limits.streams, part_min=PART_BYTES_MIN, kinds={} if kinds is None else kinds
         )
         self._handler = handler
+        if certificate := self.peer_certificate() if self.is_open else None:
+            self._expires_s = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
         if self.is_open:
             self._metrics.watch_queue(id(self), self._lanes.queued)
         self._received_at = self._loop.time()
@@ -404,6 +410,10 @@ class Link(asyncio.Protocol):
         self._checked_at = now
         if now - self._received_at >= self.silence_s:
             self.abort(f"nothing was received for {self.silence_s * 1000:.0f} ms (limits.silence_ms)")
+            return
+        if time.time() >= self._expires_s:
+            log.warning("link with %s is closed: %s", self.what, "the certificate of the peer has expired")
+            self.abort("the certificate of the peer has expired")
             return
         if self._is_slow(now):
             limit_ms = self.limits.request_ms

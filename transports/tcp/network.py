@@ -140,7 +140,10 @@ class TcpNetwork:
         return self._tls
 
     def reload(self, *, secret: Secret | bytes | str | None = None) -> None:
-        """Read the files of TLS again, and replace the secret, for new links. Links that are open stay.
+        """Read the files of TLS again, and replace the secret, for new links.
+
+        If the authority or its list of revoked certificates has changed, participants and spectators connect again, so
+        that their certificates are verified again. Otherwise links that are open stay.
 
         Raises:
             BadConfig: a file cannot be used, the secret is too short, or there was none before. Nothing changes.
@@ -150,7 +153,11 @@ class TcpNetwork:
                 raise BadConfig("secret", "the network has none, so it cannot be replaced: start it with one")
             secret = _checked(secret)
         if self._tls is not None:
+            verifying = self._tls.verifying
             self._tls.reload()
+            if verifying not in (b"", self._tls.verifying):
+                for office in self._offices.values():
+                    office.verify_again("the authority or its list of revoked certificates has changed")
         if secret is not None:
             self._credentials = self._dialer.credentials = self._credentials._replace(secret=secret)
 

@@ -234,6 +234,11 @@ class Office:
     def _all_links(self) -> list[Link]:
         return [*(attached.link for attached in self._links.values()), *self._spectators]
 
+    def verify_again(self, reason: str) -> None:
+        """Close all links. Programs connect again at once, and have their certificates verified."""
+        for link in self._all_links():
+            link.close(reason)
+
     @staticmethod
     def _dismiss(link: Link, answer: NotController, reason: str) -> None:
         if link.is_open:

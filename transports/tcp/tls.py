@@ -1,9 +1,10 @@
 """TLS of the tcp network: version 1.3, with certificates on both sides.
 
-Contexts are made from the files when they are first needed, and again by `reload`; links that are open keep theirs.
+Contexts are made from the files when they are first needed, and again by `reload`.
 """
 
 import contextlib
+import hashlib
 import os
 import pathlib
 from typing import TYPE_CHECKING
@@ -31,14 +32,18 @@ class Tls:
         ca: certificates of the authority, in PEM.
         cert: this program's certificate, with its chain, in PEM.
         key: its key, in PEM, without a passphrase.
+        crl: the certificates that the authority has revoked, in PEM.
 
     Attributes:
+        verifying: identifies the contents of `ca` and `crl` in use.
         expires_s: end of validity of the certificate in use, in seconds since 1970; None before it is loaded.
     """
 
-    def __init__(self, *, ca: Path, cert: Path, key: Path) -> None:
+    def __init__(self, *, ca: Path, cert: Path, key: Path, crl: Path | None = None) -> None:
         # They are read again later, and the working directory may have changed then.
         self.ca, self.cert, self.key = (str(pathlib.Path(file).absolute()) for file in (ca, cert, key))
+        self.crl = None if crl is None else str(pathlib.Path(crl).absolute())
+        self.verifying = b""
         self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
         self.expires_s: float | None = None
 
@@ -98,8 +103,15 @@ class Tls:
             context.verify_mode = ssl.CERT_REQUIRED
             self._load_files(context)
         self.expires_s = expiry_in(self.cert)
+        contents = (pathlib.Path(file).read_bytes() for file in (self.ca, self.crl) if file is not None)
+        self.verifying = b"".join(hashlib.sha256(content).digest() for content in contents)
         return server, client
 
     def _load_files(self, context: "ssl.SSLContext") -> None:
+        import ssl
+
         load_authorities(context, self.ca, "tls.ca")
+        if self.crl is not None:
+            load_authorities(context, self.crl, "tls.crl", "list of revoked certificates")
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         load_pair(context, self.cert, self.key, "tls")

@@ -37,7 +37,7 @@ from kactl.transports.tcp.identity import Identity, PeerCertificate, Role
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
 from kactl.transports.tcp.tls import Tls
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, Signed
 from tests.support.observed_turns import observed_turns
 from tests.support.tls_connection import Connected
 
@@ -341,6 +341,48 @@ async def test_reloaded_certificate_is_used_for_new_links(pki: Pki, tmp_path: Pa
             files.reload()
         async with participant(network.address, 2, tls=files) as other:
             await opened(other)
+
+
+async def test_revoked_certificate_loses_its_open_link(pki: Pki, tmp_path: Path) -> None:
+    revoked, stays = pki.tls("kactl://kactl/participant/1"), pki.tls("kactl://kactl/participant/2")
+    server, listed = pki.tls("kactl://kactl/controller/100"), tmp_path / "revoked.crl"
+    listed.write_bytes(pki.authority.revoke(pki.authority.sign("gone")).read_bytes())
+    own = Tls(ca=server.ca, cert=server.cert, key=server.key, crl=listed)
+    async with (
+        controller(tls=own) as network,
+        participant(network.address, 1, tls=revoked) as one,
+        participant(network.address, 2, tls=stays) as other,
+    ):
+        await opened(one)
+        await opened(other)
+
+        network.reload()
+        assert one.state is other.state is LinkState.OPEN  # the list is the same
+        listed.write_bytes(pki.authority.revoke(Signed(Path(revoked.cert), Path(revoked.key))).read_bytes())
+        network.reload()
+        await until(lambda: one.state is not LinkState.OPEN)
+
+        assert await reason_of(one)  # the link does not open again
+        await opened(other)
+
+
+async def test_expired_certificate_loses_its_open_link(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, server = pki.tls("kactl://kactl/participant/1"), pki.tls("kactl://kactl/controller/100")
+    limits = Limits(silence_ms=600, backoff_ms=1, backoff_max_ms=5)
+
+    class Later:
+        @staticmethod
+        def time() -> float:
+            return 2.0**40
+
+    async with controller(tls=server, limits=limits) as network, participant(network.address, 1, tls=tls) as link:
+        await opened(link)
+
+        monkeypatch.setattr("kactl.transports.tcp.link.time", Later)
+
+        await until(lambda: "is closed: the certificate of the peer has expired" in caplog.text)
 
 
 async def test_secret_is_replaced_for_new_links() -> None:
