@@ -425,6 +425,9 @@ class Link(asyncio.Protocol):
 
     def _is_slow(self, now_s: float) -> bool:
         """Returns whether a message arrives too slowly. Signs of life between its parts do not prolong its time."""
+        if not self._reads:  # the peer cannot send the rest: its time begins again
+            self._incomplete = {}
+            return False
         self._incomplete = {one: self._incomplete.get(one, now_s) for one in self._decoder.incomplete}
         limit_s = self.limits.request_ms / 1000
         return any(now_s - begun_s > limit_s * (1 + one.size / MIB) for one, begun_s in self._incomplete.items())
