@@ -6,6 +6,7 @@ block ends, or its scope is cancelled, everything has stopped.
 
 import dataclasses
 import random
+import time
 import uuid
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -32,6 +33,7 @@ from kactl.model import NO_BROKER, Broker
 from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.budget import Budget
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store, StoreEvent
@@ -100,6 +102,7 @@ class Controller(Commands, Queries):
     Attributes:
         is_open: the block has been entered and not left.
         attempts: of peers to change something, for audit trails.
+        budget: of all clients of this instance; its servers charge it.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
@@ -144,6 +147,7 @@ class Controller(Commands, Queries):
         self.history = EventLog(self.clock, first=self.clock.now_ms() * 1000)
         self.attempts = Attempts()
         self.telemetry = Telemetry(meter_provider, tracer_provider, arguments.text(cluster_name, "cluster_name"))
+        self.budget = Budget(lambda: self.clock.monotonic_ms() / 1_000, time.thread_time)
         self._store_metrics = StoreMetrics(self.telemetry, self.clock)
         measured = self._store_metrics.measured(self.store)
         self.topic_settings = TopicSettings(

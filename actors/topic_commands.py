@@ -1,7 +1,7 @@
 """Commands that concern topics, and waiting for their results."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from typing import Any, Final, TypeVar, cast
 
 from kactl.clock import Clock
 from kactl.config.topic import check_overrides
@@ -18,13 +18,19 @@ from kactl.messages.admin import (
 )
 from kactl.messages.topic_requests import WaitFor, ensure_request, is_ready
 from kactl.model import TopicRef
+from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store
 
 from .answers import Answers
 from .controller import ControllerLoop
 
+S = TypeVar("S")
+T = TypeVar("T")
+
 DEFAULT_TIMEOUT_MS: Final = 30_000
+# Partitions of an assignment that are converted in one step of the event loop; a microsecond or two each.
+CONVERTED_AT_ONCE_MAX: Final = 1_000
 
 
 class TopicCommands:
@@ -82,11 +88,12 @@ class TopicCommands:
                 they wait for.
         """
         ready = is_ready(wait)
+        placed = None if assignment is None else await _off_loop(arguments.assignments, assignment)
         asked = TopicCreationRequested(
             arguments.text(topic, "topic"),
             None if partitions is None else arguments.whole(partitions, "partitions"),
             None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
-            None if assignment is None else arguments.assignments(assignment),
+            placed,
             {} if config is None else arguments.settings(config),
             dry_run,
         )
@@ -255,11 +262,18 @@ class TopicCommands:
             ActionTimedOut: the partitions exist, and are not complete yet; see `create_topic`.
         """
         ready, count = is_ready(wait), arguments.whole(count, "count")
-        placed = (
-            None
-            if assignment is None
-            else tuple(arguments.brokers(brokers, f"assignment[{index}]") for index, brokers in enumerate(assignment))
-        )
+        placed = None if assignment is None else await _off_loop(_placed, assignment)
         await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
             await self._complete(topic, count, timeout_ms, ready=ready)
+
+
+def _placed(assignment: Sequence[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(arguments.brokers(brokers, f"assignment[{index}]") for index, brokers in enumerate(assignment))
+
+
+async def _off_loop(convert: Callable[[T], S], given: T) -> S:
+    """Returns a converted argument. A large one is converted in a thread, so that the event loop is not held."""
+    if isinstance(given, Sized) and len(given) > CONVERTED_AT_ONCE_MAX:
+        return await run_in_thread(convert, given)
+    return convert(given)

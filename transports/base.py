@@ -17,6 +17,7 @@ from kactl.messages.routes import RouteMessage, Watch
 from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
+from kactl.runtime.budget import Budget
 from kactl.spectator.network import SpectatorNetwork
 from kactl.telemetry.attempts import Attempt
 
@@ -60,6 +61,10 @@ class ControllerPort(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock of its time limits."""
+
+    @property
+    def budget(self) -> Budget:
+        """The accounts of its peers, which the network charges before it decodes and passes on a request."""
 
     def standby(self) -> NotController | None:
         """Returns which instance is the active controller; None if it is this one."""

@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
+import anyio
+import anyio.lowlevel
 import numpy as np
 
 from kactl.actors.actor import Ref
@@ -116,6 +118,10 @@ class NoSessions:
 
 
 NO_SESSIONS: Final = NoSessions()
+
+# Partitions of a request that are looked at in one step of the event loop, at up to 10 µs each.
+PIECE: Final = 500
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -341,6 +347,14 @@ class Handlers:
         known = self.cluster.brokers.get(broker)
         epoch = NO_EPOCH if known is None else known.epoch
         return BrokerEvent(what=kind, broker=broker, broker_epoch=epoch, detail=detail, controller_epoch=self.epoch)
+
+
+async def in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yields the items of a large request. Other tasks of the event loop run between two pieces; no event does."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % PIECE == 0:
+            await anyio.lowlevel.checkpoint()
 
 
 def _is_leaderless(rows: Rows) -> Bools:

@@ -22,7 +22,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, first
 from kactl.state.table import NO_ROW
 
-from .base import ControllerContext, Handler, Handlers
+from .base import ControllerContext, Handler, Handlers, in_pieces
 
 log = logger(__name__)
 
@@ -122,33 +122,33 @@ async def answer(
     """Hold elections. Returns one result for each partition, in the order requested, or by name if all were."""
     table = cluster.table
     results: dict[TopicPartition, ElectionResult] = {}
-    row_numbers = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
+    row_numbers = table.all() if asked.partitions is None else await _rows_of(asked.partitions, cluster, results)
     rows = table.rows(row_numbers)
     for name in table.names(rows.index[rows.queued]):
         results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
     rows = rows.take(~rows.queued)
     wanted = _electable(rows, asked.election, cluster)
     if asked.partitions is not None:
-        for name, leader in _each(cluster, rows.take(~wanted)):
+        async for name, leader in in_pieces(_each(cluster, rows.take(~wanted))):
             results[name] = ElectionResult(
                 name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", leader, leader
             )
     rows = rows.take(wanted)
     leaders, refusals = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, move, rows)
-    for (name, previous), leader, refusal in zip(
-        _each(cluster, rows), leaders.tolist(), refusals.tolist(), strict=True
+    async for (name, previous), leader, refusal in in_pieces(
+        zip(_each(cluster, rows), leaders.tolist(), refusals.tolist(), strict=True)
     ):
         results[name] = _result(asked.election, name, previous, leader, Refusal(refusal))
     order = sorted(results) if asked.partitions is None else dict.fromkeys(asked.partitions)
     return [results[name] for name in order]
 
 
-def _rows_of(
+async def _rows_of(
     names: Iterable[TopicPartition], cluster: Cluster, results: dict[TopicPartition, ElectionResult]
 ) -> RowNumbers:
     """Returns the rows of the partitions that exist, each once; adds a result for each of the others."""
     row_numbers = []
-    for name in dict.fromkeys(names):
+    async for name in in_pieces(dict.fromkeys(names)):
         row = cluster.table.row(name)
         if row == NO_ROW:
             results[name] = _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")

@@ -14,12 +14,13 @@ from kactl.messages.events import Event, TopicModified, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 from kactl.state.rows import some
 from kactl.state.table import NO_ROW, Topic
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers
-from .topics import TopicEvents, bounded
+from .topics import CHECKED_AT_ONCE_MAX, TopicEvents, bounded
 
 log = logger(__name__)
 
@@ -117,12 +118,27 @@ class Growth(Handlers):
             raise NotFound("topic", event.topic)
         if event.topic in self.cluster.topics_to_delete:
             raise BeingDeleted(event.topic)
+        if event.dry_run:
+            outline = self._outline(known)
+            if len(event.assignment or ()) > CHECKED_AT_ONCE_MAX:
+                # In a thread, so that the event loop is not held.
+                await run_in_thread(check_growth, event, outline, self.cluster)
+            else:
+                check_growth(event, outline, self.cluster)
+            return
         stored = await self.store.assignments([event.topic])
         if not stored.topics:
             raise NotFound("topic", event.topic)
         assignments: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
         added = check_growth(event, assignments, self.cluster)
-        if not event.dry_run:
-            # Fenced: a later controller may have written an assignment that this one has not read.
-            await self.store.write_assignment(known.ref, assignments | added, self.cluster.fence)
-            self.context.requests.written("partitions", event.topic, self.history.current)
+        # Fenced: a later controller may have written an assignment that this one has not read.
+        await self.store.write_assignment(known.ref, assignments | added, self.cluster.fence)
+        self.context.requests.written("partitions", event.topic, self.history.current)
+
+    def _outline(self, topic: Topic) -> dict[int, Assignment]:
+        """Returns those assignments of a topic that a growth depends on: the first, the last, and one that moves."""
+        table = self.cluster.table
+        row_numbers = np.asarray(table.rows_of(topic))
+        moving = some((table.column("adding") | table.column("removing"))[:, row_numbers])
+        chosen = [row_numbers[:1], row_numbers[-1:], row_numbers[moving][:1]]
+        return {name.partition: self.cluster.assignment(name) for name in table.names(np.concatenate(chosen))}

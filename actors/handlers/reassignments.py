@@ -24,7 +24,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, RowNumbers, choose, common, some
 from kactl.state.table import NO_ROW
 
-from .base import ControllerContext, Handler, Handlers
+from .base import ControllerContext, Handler, Handlers, in_pieces
 from .deletion import Deletion
 from .reassignment_failures import Failures
 from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
@@ -55,7 +55,7 @@ class Reassignments(Handlers):
     async def on_reassignment_requested(self, event: ReassignmentRequested) -> list[ReassignmentResult]:
         results: dict[TopicPartition, ReassignmentResult] = {}
         planned: dict[TopicPartition, Assignment] = {}
-        for name, target in event.targets.items():
+        async for name, target in in_pieces(event.targets.items()):
             checked = check_request(self.cluster, name, target)
             if isinstance(checked, Assignment):
                 planned[name] = checked
@@ -64,10 +64,12 @@ class Reassignments(Handlers):
         if planned and not event.dry_run:
             # This request replaces the one in the store.
             await self._waiting.drop(planned.keys())
-        results |= self._unknown(planned)
+        async for name in in_pieces(planned):
+            if (refused := check_partition(self.cluster, name)) is not None:
+                results[name] = refused
         planned = {name: assignment for name, assignment in planned.items() if name not in results}
         failures = self._steps.leaders.refusals(planned) if event.dry_run else await self._steps.begin(planned)
-        for name, assignment in planned.items():
+        async for name, assignment in in_pieces(planned.items()):
             results[name] = _result(name, assignment, failures)
         return [results[name] for name in event.targets]
 

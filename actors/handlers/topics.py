@@ -40,6 +40,8 @@ ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 # partitions; a higher number is a mistake and would cost 4 MiB or more.
 PARTITION_LIMIT: Final = 1 << 20
 
+# Partitions of an assignment that a dry run checks in one step of the event loop; half a microsecond each.
+CHECKED_AT_ONCE_MAX: Final = 1_000
 # Replicas of a topic that a program ensures without a number, where there are as many brokers.
 REPLICAS_DEFAULT: Final = 3
 # How long leaders are watched for a remote caller after its last request.

@@ -8,9 +8,9 @@ import asyncio
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -20,6 +20,7 @@ from kactl.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
 from kactl.runtime.addresses import group_of
+from kactl.runtime.budget import Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 
@@ -42,14 +43,17 @@ from .forwarded import forwarded_peer
 from .identity.certificates import Certificates, peer_certificate
 from .identity.credentials import Credentials
 from .problem import Refused
-from .rates import STRANGERS_PER_S, Buckets, Failures, Rate
 
 log = logger(__name__)
+
+T = TypeVar("T")
 
 # The time in which the host program decides about a request.
 DECISION_S: Final = 2.0
 # What kactl's own client sends and no form of a web page can: browsers present certificates unasked.
 OWN_CLIENT: Final = "X-Kactl-Request"
+# Reads and changes that may come at once, in seconds of their rates.
+_AT_ONCE_S: Final = 5
 # The application decides how clients identify themselves; HTTP requires that a challenge names a scheme.
 _CHALLENGE: Final = 'Application realm="kactl"'
 _BEARER: Final = 'Bearer realm="kactl"'
@@ -74,8 +78,11 @@ class Policy(Protocol):
             least: the role for the body to be read; the content may need another one.
         """
 
-    def check_rate(self, http: web.Request, action: Action) -> None:
-        """Check how often the client sends such requests."""
+    def charge(self, amounts: Mapping[Unit, float]) -> None:
+        """Charge the client of this task's request before the work."""
+
+    async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
+        """Carry the request out, and charge the processor time beyond what was charged before."""
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """Check the role that the content of a request needs."""
@@ -84,15 +91,14 @@ class Policy(Protocol):
 class ServerPolicy:
     """The rule of kactl's own server: a credential for everything but probes, and a role for each route."""
 
-    def __init__(self, config: ApiConfig, credentials: Credentials, certificates: Certificates) -> None:
+    def __init__(self, config: ApiConfig, credentials: Credentials, certificates: Certificates, budget: Budget) -> None:
         self._config = config
         self._credentials = credentials
         self._certificates = certificates
         self._proxies = config.proxies
-        self._failures = Failures()
-        self._strangers = Buckets(Rate(STRANGERS_PER_S, 5 * STRANGERS_PER_S))
-        self._reads = Buckets(Rate(config.reads_per_second, 5 * config.reads_per_second))
-        self._changes = Buckets(Rate(config.changes_per_second, 5 * config.changes_per_second))
+        self._budget = budget
+        budget.limit(Unit.READS, Rate(config.reads_per_second, _AT_ONCE_S * config.reads_per_second))
+        budget.limit(Unit.CHANGES, Rate(config.changes_per_second, _AT_ONCE_S * config.changes_per_second))
 
     def check_host(self, http: web.Request) -> None:
         """See `Policy`."""
@@ -118,9 +124,9 @@ class ServerPolicy:
             known = identify(http, self._credentials, self._certificates)
         if known is None and not is_open:
             address = group_of(address_of(http) or "")
-            wait_s = self._failures.add(address) if guesses else self._strangers.take(address)
-            if wait_s:
-                raise _too_many("requests without a valid token come from this address", wait_s, closes=True)
+            unit = Unit.FAILURES if guesses else Unit.STRANGE
+            if (excess := self._budget.charge(address, {unit: 1})) is not None:
+                raise _too_much(excess, "this address", closes=True)
             raise Refused(
                 HTTPStatus.UNAUTHORIZED,
                 "Unauthorized",
@@ -142,13 +148,16 @@ class ServerPolicy:
             raise forbidden(f"changes {what} need the header `{OWN_CLIENT}: 1`")
         return known.principal
 
-    def check_rate(self, http: web.Request, action: Action) -> None:
-        """See `Policy`."""
-        buckets, what = (self._reads, "reads") if action.effect == "read" else (self._changes, "changes")
+    def charge(self, amounts: Mapping[Unit, float]) -> None:
+        """See `Policy`. Administrators are charged, and not turned away."""
         client = _client()
-        wait_s = buckets.take(client.principal.label if client.token is None else client.token.id)
-        if wait_s:
-            raise _too_many(f"{what} come from {client.principal.label}", wait_s)
+        excess = self._budget.charge(account_of(client.principal), amounts, is_free=client.role is Role.ADMIN)
+        if excess is not None:
+            raise _too_much(excess, client.principal.label)
+
+    async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
+        """See `Policy`."""
+        return await self._budget.metered(account_of(_client().principal), work, paid_ms=paid_ms)
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """See `Policy`."""
@@ -180,8 +189,12 @@ class ProbePolicy:
         """See `Policy`. No route of this address needs a role."""
         raise forbidden("this address serves probes alone")
 
-    def check_rate(self, http: web.Request, action: Action) -> None:
+    def charge(self, amounts: Mapping[Unit, float]) -> None:
         """See `Policy`."""
+
+    async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
+        """See `Policy`."""
+        return await work
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """See `Policy`."""
@@ -225,8 +238,12 @@ class MountedPolicy:
         STILL_ADMITTED.set(functools.partial(self._still_admits, http, principal, action))
         return principal
 
-    def check_rate(self, http: web.Request, action: Action) -> None:
+    def charge(self, amounts: Mapping[Unit, float]) -> None:
         """See `Policy`. The program limits its clients."""
+
+    async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
+        """See `Policy`."""
+        return await work
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
         """See `Policy`."""
@@ -347,13 +364,14 @@ def _require_role(needed: Role) -> Known:
     return known
 
 
-def _too_many(what: str, wait_s: float, *, closes: bool = False) -> Refused:
+def _too_much(excess: Excess, client: str, *, closes: bool = False) -> Refused:
+    wait_s = math.ceil(excess.wait_s)
     return Refused(
         HTTPStatus.TOO_MANY_REQUESTS,
         "Too many requests",
-        f"too many {what}: retry in {math.ceil(wait_s)} s",
+        f"too many {excess.unit.value} come from {client}: retry in {wait_s} s",
         code=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        headers={"Retry-After": str(math.ceil(wait_s))},
+        headers={"Retry-After": str(wait_s)},
         retriable=True,
         closes=closes,
     )

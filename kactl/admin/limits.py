@@ -44,6 +44,8 @@ STREAMS_PER_CLIENT_MAX: Final = 10
 CONNECTIONS_PER_ADDRESS_MAX: Final = 64
 # A new connection cannot be replaced for this long: a round trip, and one turn of a busy client.
 FRESH_S: Final = 0.1
+# Plans and explanations of one client at a time: each may take a thread for seconds.
+HEAVY_MAX: Final = 2
 # Running handlers, including those of disconnected clients: each may hold a page of partitions.
 REQUESTS_AT_ONCE_MAX: Final = 256
 # Store, log, brokers and participants of this process.

@@ -24,9 +24,11 @@ from kactl.errors import BadRequest, ErrorCode, NotController
 from kactl.messages import arguments
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant
+from kactl.runtime.budget import Unit
 from kactl.runtime.error_id import log_error
 from kactl.runtime.escaping import escaped, harmless_json
 from kactl.runtime.logs import logger
+from kactl.runtime.prices import ADMIN_PRICES
 
 from . import dashboard_files, exposure, openapi, problem, versions
 from .access import MountedPolicy, Policy
@@ -36,11 +38,10 @@ from .connections import Connection
 from .embedded import Access, Action, Limits, Open, Tokens
 from .exposure_report import ExposureReport
 from .host import Host
-from .limits import REQUESTS_AT_ONCE_MAX, Capacity
+from .limits import HEAVY_MAX, REQUESTS_AT_ONCE_MAX, Capacity
 from .one_participant import OneParticipant
 from .origin import is_host
 from .problem import Refused
-from .rates import HEAVY_MAX
 from .request_origin import REQUEST_ID, origin_of
 from .route import JSON, ApiRequest, Reply, Route, check_reason, check_type, read
 from .routes.route_table import ROUTES
@@ -190,7 +191,10 @@ async def _expect_later(_: web.Request) -> None:
 def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
     """Returns the aiohttp handler of a route: parse the request, check it, call the handler, encode the response."""
 
+    price = ADMIN_PRICES[f"{route.method} {route.path}"]
+
     async def handle(http: web.Request) -> web.StreamResponse:
+        paid_ms = 0.0
         action = Action(
             route.action, route.operation(route.method), route.resource_kind, _resource(http), route.role.label
         )
@@ -199,18 +203,23 @@ def _handler(host: Host, policy: Policy, route: Route) -> _Handler:
             CLIENT.set(client_of(http))
             IS_ADMITTED.set(True)
             check_type(route, http)
-            policy.check_rate(http, action)
+            paid_ms = price.ms(size=min(http.content_length or 0, route.body_bytes_max))
+            policy.charge({Unit.READS if action.effect == "read" else Unit.CHANGES: 1, Unit.WORK: paid_ms})
         if route.path == LIVENESS and host.find() is None:
             return _encoded(Reply(Probe(status="ok", detail="the controller does not run now")))
         service = host.service()
-        with _heavy(service, http) if route.is_heavy else contextlib.nullcontext():
+        if route.role is Role.NONE:
             return await carry_out(service, http, action)
+        with _heavy(service, http) if route.is_heavy else contextlib.nullcontext():
+            return await policy.metered(carry_out(service, http, action), paid_ms=paid_ms)
 
     async def carry_out(service: Service, http: web.Request, action: Action) -> web.StreamResponse:
         asked = await read(route, http)
         if (needed := route.role_of(asked)) is not route.least_role:
             await policy.check_content(http, action, needed)
         check_reason(route, asked)
+        if route.partitions is not None:
+            policy.charge({Unit.WORK: price.partition_ms * route.partitions(service, asked)})
         if route.from_copy:
             await service.prepare()
         elif route.only_active:

@@ -31,6 +31,9 @@ from .service import Service
 JSON: Final = "application/json"
 # Fits the longest election by name, at about 80 bytes a name, and any topic.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+# Arrays and objects in a body: the partitions of the largest topic, or of the largest election, and some more. A body
+# of 4 MiB could have a million, which take a third of a second to decode, in one step.
+BODY_ELEMENTS_MAX: Final = 60_000
 # Fits a reason and a few fields.
 SMALL_BODY_BYTES_MAX: Final = 256 * 1024
 
@@ -74,6 +77,7 @@ class Route:
     Attributes:
         role: of clients that may use it.
         is_heavy: only a few of these run for one client at a time.
+        partitions: returns how many partitions a request plans, creates or moves, which its price depends on.
         raises_role: returns the role that the content of a request needs, if that is a higher one.
         needs_reason: returns whether a request needs a reason: its effect cannot be undone, or stops a process.
         answers: the type of the response by success status; None if it is not JSON.
@@ -103,6 +107,7 @@ class Route:
     only_active: bool = False
     from_copy: bool = False
     is_heavy: bool = False
+    partitions: Callable[[Service, ApiRequest[Any, Any, Any]], int] | None = None
     raises_role: Callable[[ApiRequest[Any, Any, Any]], Role] | None = None
     needs_reason: Callable[[ApiRequest[Any, Any, Any]], bool] | None = None
     version: Callable[[Service, Any], Awaitable[str | None]] | None = None
@@ -281,6 +286,10 @@ def _body(route: Route, content: bytes) -> Any:
         if not route.body_required:
             return route.takes_body()
         raise problem.of_body(ValueError(f"is empty; send a {route.takes_body.__name__} as JSON"))
+    elements = content.count(b"[") + content.count(b"{")
+    if elements > BODY_ELEMENTS_MAX:
+        why = f"has {elements} arrays and objects, at most {BODY_ELEMENTS_MAX}: send less in one request"
+        raise problem.of_body(ValueError(why))
     try:
         return msgspec.json.decode(content, type=route.takes_body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -127,7 +127,7 @@ async def serve(
     )
     gate = Gate(capacity)
     accepted = Certificates.of(config.api, config.cluster, tls)
-    policy = ServerPolicy(config.api, credentials, accepted)
+    policy = ServerPolicy(config.api, credentials, accepted, controller.budget)
     if tls is not None:
         # Clients open another connection without an error.
         tls.on_verification_changed = functools.partial(

@@ -7,6 +7,7 @@ from kactl.actors.system import Controller
 from kactl.errors import KactlError
 from kactl.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import ZERO_ID, Broker, TopicRef
+from kactl.runtime.budget import Budget
 from kactl.state.rows import Rows
 
 
@@ -27,6 +28,10 @@ class ListenerController:
     @property
     def is_active(self) -> bool:
         return self._controller.is_active
+
+    @property
+    def budget(self) -> Budget:
+        return self._controller.budget
 
     async def ask(self, request: ControllerRequest) -> Any:
         return await self._controller.ask(request)

@@ -45,6 +45,8 @@ def check_creation(
 ) -> tuple[TopicRef, dict[int, Assignment]]:
     """Returns the requested topic with its assignment; nothing is changed.
 
+    A dry run without an assignment places nothing: a few bytes can request any number of partitions.
+
     Raises:
         InvalidTopic, TopicExists, BadConfig, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment.
     """
@@ -85,6 +87,8 @@ def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, A
             "replication_factor",
             too_few(cluster, [broker.id for broker in live], factor),
         )
+    if request.dry_run:
+        return {}
     placed = place(live, partitions=count, replication_factor=factor, load=load_of(cluster.table, live))
     return dict(enumerate(map(Assignment, placed)))
 
@@ -94,7 +98,7 @@ def check_growth(
 ) -> dict[int, Assignment]:
     """Returns the partitions to add with their assignments; nothing is changed.
 
-    They have as many replicas as the first partition.
+    They have as many replicas as the first partition. A dry run without an assignment places nothing.
 
     Args:
         existing: the stored assignments of the topic.
@@ -124,6 +128,8 @@ def check_growth(
             "partitions",
             f"the topic has {size} replicas: {too_few(cluster, [broker.id for broker in live], size)}",
         )
+    if request.dry_run:
+        return {}
     placed = place(live, partitions=len(numbers), replication_factor=size, load=load_of(cluster.table, live))
     return dict(zip(numbers, map(Assignment, placed), strict=True))
 
@@ -165,12 +171,16 @@ def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int,
         InvalidReplicaAssignment: a gap in the numbers, no replica, a broker named twice, different numbers of replicas,
             or an unregistered broker.
     """
-    if sorted(assignment) != list(range(len(assignment))) or not assignment:
-        raise InvalidReplicaAssignment("assignment", "partitions are numbered from 0 without a gap")
     if len(assignment) > PARTITIONS_OF_A_TOPIC_MAX:
         raise InvalidPartitions("assignment", f"{len(assignment)} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        raise InvalidReplicaAssignment("assignment", "partitions are numbered from 0 without a gap")
     size = len(assignment[0].replicas)
+    known = frozenset(brokers)
     for partition, replicas_of in sorted(assignment.items()):
+        distinct = known.intersection(replicas_of.replicas)
+        if len(distinct) == len(replicas_of.replicas) == size > 0:
+            continue
         field = f"assignment.{partition}"
         if not replicas_of.replicas:
             raise InvalidReplicaAssignment(field, "a partition needs at least one replica")
@@ -238,11 +248,7 @@ def place(
     leaders, replicas = (nothing, nothing.copy()) if load is None else (load.leaders.copy(), load.replicas.copy())
     rounds = partitions // size if len({broker.rack for broker in circle}) == 1 else 0
     stride = int(leaders.sum()) // size
-    chosen = [
-        [leader, *_others(size, leader, stride + turn)[: replication_factor - 1]]
-        for turn in range(rounds)
-        for leader in range(size)
-    ]
+    chosen = _whole_rounds(size, rounds, stride, replication_factor)
     for index in range(partitions - len(chosen)):
         stride = int(leaders.sum()) // size + rounds
         enough = np.partition(replicas, replication_factor - 1)[replication_factor - 1]
@@ -255,6 +261,16 @@ def place(
         chosen.append(_spread(circle, [leader, *others.tolist()], replication_factor))
         replicas[chosen[-1]] += 1
     return [tuple(circle[index].id for index in one) for one in chosen]
+
+
+def _whole_rounds(size: int, rounds: int, stride: int, replication_factor: int) -> list[list[int]]:
+    """Returns the positions of the replicas of some rounds, as `_others` has them: at once, for large topics."""
+    leader = np.tile(np.arange(size), rounds)[:, np.newaxis]
+    turn = np.repeat(np.arange(rounds), size)[:, np.newaxis]
+    steps = np.arange(replication_factor - 1)
+    others = (leader + 1 + (stride + turn + steps) % max(size - 1, 1)) % size
+    chosen: list[list[int]] = np.hstack([leader, others]).tolist()
+    return chosen
 
 
 def _others(size: int, leader: int, stride: int) -> list[int]:

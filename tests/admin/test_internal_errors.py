@@ -52,7 +52,9 @@ async def test_fault_in_each_handler_is_joined_to_its_response_by_an_id(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S-33. The routes accept any request, so that each handler is reached."""
-    plain: dict[str, Any] = {"takes_query": NoData, "takes_body": None, "raises_role": None, "needs_reason": None}
+    plain: dict[str, Any] = {
+        "takes_query": NoData, "takes_body": None, "raises_role": None, "needs_reason": None, "partitions": None
+    }  # fmt: skip
     broken = [dataclasses.replace(route, handler=fails, version=None, **plain) for route in ROUTES]
     monkeypatch.setattr(mounting, "ROUTES", broken)
     monkeypatch.setattr(server, "openapi_document", lambda prefix: b"{}")  # the document is cached

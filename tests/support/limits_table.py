@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 from kactl import model
 from kactl.access import tickets
 from kactl.admin import limits as http
-from kactl.admin import rates
 from kactl.admin.identity import login_codes, run_file, token_file
-from kactl.admin.route import BODY_BYTES_MAX, SMALL_BODY_BYTES_MAX
+from kactl.admin.route import BODY_BYTES_MAX, BODY_ELEMENTS_MAX, SMALL_BODY_BYTES_MAX
 from kactl.admin.schema import common
 from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
@@ -20,6 +19,7 @@ from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
 from kactl.messages import leases
 from kactl.runtime import encryption, tls_turns
+from kactl.runtime.budget import RATES, Unit
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
 from kactl.stores.etcd import calls as etcd_calls
@@ -117,10 +117,12 @@ def _http() -> Iterator[Limit]:
         "429",
         "`api.reads-per-second`, `api.changes-per-second`",
     )
-    yield Limit("failed logins of one address", f"{rates.FAILURES_MAX} in {rates.FAILURES_S:g} s", "429")
+    yield Limit("arrays and objects in a body", f"{BODY_ELEMENTS_MAX:,}", "400")
+    yield Limit("work of one client, by `kactl/runtime/prices.py`", _work(), "429")
+    yield Limit("failed logins of one address", f"{RATES[Unit.FAILURES].burst:g} in a minute", "429")
     yield Limit(
         "requests of one address without a token",
-        f"{rates.STRANGERS_PER_S} a second, five times as many at once",
+        f"{RATES[Unit.STRANGE].per_s:g} a second, five times as many at once",
         "429",
     )
     yield Limit("login code", f"{login_codes.LIFETIME_S:g} s, once", "401")
@@ -130,6 +132,11 @@ def _http() -> Iterator[Limit]:
         f"{size(token_file.BYTES_MAX)}; {size(token_file.LOCAL_BYTES_MAX)}",
         "the previous tokens are kept",
     )
+
+
+def _work() -> str:
+    work = RATES[Unit.WORK]
+    return f"{work.per_s:g} ms/s after {work.burst:,.0f} ms"
 
 
 def _kafka() -> Iterator[Limit]:
@@ -190,11 +197,16 @@ def _kafka() -> Iterator[Limit]:
     )
     yield Limit(
         "requests of a principal",
-        f"{quotas.REQUEST_RATE:g}/s after {quotas.REQUESTS_BURST}",
+        f"{RATES[Unit.REQUESTS].per_s:g}/s after {RATES[Unit.REQUESTS].burst:g}",
         f"not read for up to {quotas.PAUSE_MAX_S:g} s",
     )
     yield Limit(
-        "partitions that a principal creates and deletes",
+        "work of a principal, or of an address without one",
+        _work(),
+        f"THROTTLING_QUOTA_EXCEEDED, or not read for up to {quotas.PAUSE_MAX_S:g} s",
+    )
+    yield Limit(
+        "partitions that a principal creates and deletes, or has validated",
         f"{_KAFKA.mutation_rate}/s after {_KAFKA.mutation_burst:,}",
         "THROTTLING_QUOTA_EXCEEDED, or not read",
         "`kafka.mutation-rate`, `kafka.mutation-burst`",

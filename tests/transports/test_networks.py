@@ -22,6 +22,7 @@ from kactl.messages.sessions import (
 )
 from kactl.model import Broker, TopicPartition
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
+from kactl.runtime.budget import Budget
 from kactl.spectator.network import SpectatorLink
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import ControllerPort, Network, Transport
@@ -121,6 +122,7 @@ class Office:
         self.answer = answer or NotController()
         self.links: list[tuple[int, bytes] | str] = []
         self.received: list[tuple[SessionRequest, int]] = []
+        self.budget = Budget(lambda: 0.0, lambda: 0.0)
 
     def attempted(self, attempt: Attempt) -> None:
         raise AssertionError

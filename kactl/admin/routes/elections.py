@@ -33,6 +33,12 @@ def is_unclean(request: ApiRequest[NoData, NoData, ElectionRequest]) -> bool:
     return request.body.type == "unclean"
 
 
+def elected(service: Service, request: ApiRequest[NoData, NoData, ElectionRequest]) -> int:
+    """Returns the partitions that an election may concern."""
+    names = request.body.partitions
+    return len(service.cluster.table.all()) if names is None else len(names)
+
+
 async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRequest]) -> ElectionAnswer:
     """Elect leaders. Returns one result for each partition."""
     body = request.body

@@ -41,6 +41,11 @@ from kactl.state.rows import Rows
 REASSIGNMENT_TIMEOUT_S: Final = 120
 
 
+def moved(service: Service, request: ApiRequest[NoData, NoData, ReassignmentRequest]) -> int:
+    """Returns the partitions that a request names."""
+    return len(request.body.partitions)
+
+
 async def reassign(service: Service, request: ApiRequest[NoData, NoData, ReassignmentRequest]) -> ReassignmentAnswer:
     """Start or cancel reassignments. Returns one result for each partition."""
     body = request.body

@@ -35,6 +35,7 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
+from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.replica_reports import ReplicaReport
@@ -57,6 +58,14 @@ async def topic(service: Service, request: ApiRequest[TopicPath, NoData, NoData]
     # Topic names cannot contain wildcards, so this selects exactly one topic.
     partitions = await _page(service, await _find(service, PartitionQuery(topic=[name])))
     return TopicDetail(topic=infos[0], config=await _config(service, name), partitions=partitions)
+
+
+def planned(service: Service, request: ApiRequest[TopicPath | NoData, NoData, TopicCreation | TopicChange]) -> int:
+    """Returns the partitions that a request creates, or names in a dry run."""
+    body = request.body
+    if body.assignment is not None:
+        return len(body.assignment)
+    return 0 if body.dry_run else max(0, min(body.partitions or 0, PARTITIONS_OF_A_TOPIC_MAX))
 
 
 async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCreation]) -> Reply:

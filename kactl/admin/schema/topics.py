@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
+
 from .common import (
     LIMIT_DEFAULT,
     TIMEOUT_MS_MAX,
@@ -218,6 +220,11 @@ ConfigKey = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[a-zA-Z0
 ConfigValue = Annotated[str, Meta(max_length=4096)]
 
 
+AssignmentLists = Annotated[
+    list[Annotated[list[Int32], Meta(max_length=1000)]], Meta(max_length=PARTITIONS_OF_A_TOPIC_MAX)
+]
+
+
 class TopicCreation(Question, frozen=True):
     """Create a topic.
 
@@ -233,7 +240,7 @@ class TopicCreation(Question, frozen=True):
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
-    assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
+    assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
     dry_run: bool = False
     wait: Literal["acknowledged", "ready"] = "acknowledged"
@@ -252,7 +259,7 @@ class TopicChange(Question, frozen=True):
     """
 
     partitions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-    assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
+    assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue | None], Meta(max_length=100)] = {}
     dry_run: bool = False
     wait: Literal["acknowledged", "ready"] = "acknowledged"

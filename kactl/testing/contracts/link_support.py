@@ -1,6 +1,7 @@
 """Both ends of a network, and what a test waits for, for the contract suite of networks."""
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from kactl.messages.sessions import (
 )
 from kactl.model import Broker, ProducerIdBlock
 from kactl.participant.network import ControlLink, LinkState
+from kactl.runtime.budget import Budget
 from kactl.spectator.network import SpectatorLink
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import Transport
@@ -87,6 +89,7 @@ class ContractOffice:
         self.unverified: dict[ParticipantLink, str] = {}
         self.received_ns: list[int] = []
         self.attempts: list[Attempt] = []
+        self.budget = Budget(time.monotonic, time.thread_time)
         self.watches = 0  # that wait for a change
         self.failure: Exception | None = None  # raised for the next request
         self.answer: Callable[[ControllerRequest], Awaitable[Any]] = self._answer

@@ -10,7 +10,7 @@ Source: the authorization of Kafka's KafkaApis; https://kafka.apache.org/documen
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from kactl.access import Authorizer, Operation, Principal
+from kactl.access import CLUSTER, Authorizer, Operation, Principal
 from kactl.errors import ErrorCode
 from kactl.model import NO_EPOCH, ZERO_ID, TopicRef
 
@@ -53,6 +53,9 @@ class Decisions(Protocol):
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
         """Returns whether a principal has proved that it is a broker."""
 
+    def is_administrator(self, principal: Principal) -> bool:
+        """Returns whether a principal may do everything with the cluster. Its requests are never turned away."""
+
     async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Decided | None:
         """Returns the decisions of a function of the program about a request; None if there is no such function."""
 
@@ -85,6 +88,9 @@ class OpenListener:
         return True
 
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
+        return False
+
+    def is_administrator(self, principal: Principal) -> bool:
         return False
 
     async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> None:
@@ -142,6 +148,9 @@ class Authorization:
 
     def may_speak_for(self, principal: Principal, broker: int) -> bool:
         return self._authorizer.may_speak_for(principal, broker)
+
+    def is_administrator(self, principal: Principal) -> bool:
+        return self._authorizer.allows(principal, Operation.ALL, CLUSTER)
 
     async def decide(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Decided | None:
         """See `Decisions`. The checks are repeated until each of their questions has an answer: an answer may lead to

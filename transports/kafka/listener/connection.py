@@ -218,6 +218,7 @@ class Connection:
         if head.left > size_max:
             raise await self._too_large(head, api, size_max)
         content = await self._frames.rest(head)
+        await self._permits.pay(api, len(content))
         async with self._take_turn() as turn:
             values = await self._decoded(head, api, content, turn)
         del content
@@ -351,6 +352,7 @@ class Connection:
             await self._relayed(relay, head, self._frames.pieces(head))
             return
         content = await self._frames.rest(head)
+        await self._permits.pay(api, len(content))
         async with self._take_turn() as turn:
             try:
                 values = await self._decoded(head, api, content, turn)
@@ -379,6 +381,7 @@ class Connection:
             if head.left > size_max:
                 raise await self._too_large(head, api, size_max)
             content = await self._frames.rest(head)
+            await self._permits.pay(api, len(content))
             async with self._take_turn() as turn:
                 values = await self._decoded(head, api, content, turn)
         except _RequestRejected as rejection:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kactl.access import Principal, stranger
 from kactl.errors import ErrorCode, KactlError, Remedy
+from kactl.runtime.budget import account_of
 from kactl.telemetry.attempts import Attempt, Audit, Outcome
 from kactl.telemetry.event_origin import ORIGIN
 
@@ -23,9 +24,9 @@ from .authorization import BROKER_REQUESTS, Decisions
 from .counters import ListenerCounters, PeerRejected
 from .delegated import Decided
 from .field_types import Values
-from .quotas import QuotaKeeper
+from .quotas import PAUSE_MAX_S, Payer, QuotaKeeper
 from .responses import Handler
-from .verdict import Verdict, unchanged
+from .verdict import Verdict
 
 # A decision that is older than this is repeated.
 DECIDED_AGAIN_S: Final = 5.0
@@ -62,7 +63,8 @@ class Permits:
     Args:
         login: of the connection.
         slot: its place in the admission; a broker has no quotas.
-        quotas: of principals; None for no limits.
+        quotas: charge its requests.
+        has_quotas: whether the listener has logins.
         audit: receives attempts to change something, and denials.
         peer: the peer's name in log messages.
     """
@@ -73,7 +75,8 @@ class Permits:
         slot: Slot,
         *,
         decisions: Decisions,
-        quotas: QuotaKeeper | None,
+        quotas: QuotaKeeper,
+        has_quotas: bool,
         audit: Audit,
         counters: ListenerCounters,
         peer: str,
@@ -82,6 +85,7 @@ class Permits:
         self._slot = slot
         self._decisions = decisions
         self._quotas = quotas
+        self._has_quotas = has_quotas
         self._audit = audit
         self._counters = counters
         self._peer = peer
@@ -188,25 +192,29 @@ class Permits:
             self.record(api, values, principal, "denied")
         return verdict
 
+    def _payer(self, principal: Principal) -> Payer:
+        is_free = self._slot.broker is not None or self._decisions.is_administrator(principal)
+        return Payer(account_of(principal), self._has_quotas, is_free)
+
     def _within_quota(self, api: Api, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
-        """Returns the part of a request that the principal's quota permits."""
-        if self._quotas is None or self._slot.broker is not None:
-            return Verdict(request, unchanged)
-        limited = self._quotas.check(api.key, request, version, principal)
+        """Returns the part of a request that the principal's account permits."""
+        limited = self._quotas.check(api, request, version, self._payer(principal))
         if limited.request is not request:
-            reason = (
-                f"{principal.name} creates and deletes more partitions than its quota permits (kafka.mutation-rate)"
-            )
+            reason = f"{principal.caller} causes more work than its account permits (kafka.mutation-rate)"
             self._counters.reject(PeerRejected("quota", reason), self._peer, action="the response says so")
         return limited
+
+    async def pay(self, api: Api, size: int) -> None:
+        """Charge a request before it is decoded. It waits while the account is overdrawn, for a bounded time."""
+        payer = self._payer(self._login.principal or stranger(self._slot.address))
+        if wait_s := self._quotas.charge_content(api, size, payer):
+            await asyncio.sleep(min(PAUSE_MAX_S, wait_s))
+            self._quotas.charge_content(api, size, payer._replace(is_free=True))
 
     async def pause(self) -> None:
         """Wait until the principal is within its quotas again. The connection is not read meanwhile."""
         principal = self._login.principal
-        if self._quotas is None or principal is None or self._slot.broker is not None:
-            return
-        pause_s = self._quotas.count_request(principal)
-        if pause_s:
+        if principal is not None and (pause_s := self._quotas.charge_request(self._payer(principal))):
             await asyncio.sleep(pause_s)
 
 

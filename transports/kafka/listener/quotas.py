@@ -1,23 +1,31 @@
-"""Quotas of principals on listeners with logins: partitions that they create and delete, and requests.
+"""Prices of requests, and what the budget of their principal permits of them.
 
-A quota is a token bucket of each principal; peers without a login have one for each address, or IPv6 network. Brokers
-have none. As in Kafka, an action is accepted while the bucket is not empty and may overdraw it, so that one large topic
-can be created. Clients of newer versions receive an error for each topic beyond the quota. For others, and for
-requests, the connection is not read until the bucket has recovered.
+Partitions that are created and deleted, or would be by a request to validate, have a quota as in Kafka. Clients of
+newer versions receive an error for each topic beyond it. For others, for requests and for work, the connection is not
+read until the account has recovered. Brokers and super users are charged, and never turned away.
 
 Source: Kafka's ControllerMutationQuotaManager, KIP-599.
 """
 
-import time
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.access import Principal
 from kactl.errors import ErrorCode
 from kactl.model import TopicRef
-from kactl.runtime.addresses import group_of
+from kactl.runtime.budget import Budget, Excess, Rate, Unit
+from kactl.runtime.prices import KAFKA_PRICES, Price
 
-from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .api import Api
+from .api_keys import (
+    ALTER_PARTITION,
+    ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    METADATA,
+)
 from .field_types import Values
 from .responses import result
 from .verdict import Verdict, unchanged
@@ -25,13 +33,8 @@ from .verdict import Verdict, unchanged
 # First versions whose clients know the error.
 _ERROR_SINCE: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 _RESULTS: Final = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
-# Requests of a principal: at once, and in a second.
-REQUESTS_BURST: Final = 400
-REQUEST_RATE: Final = 200.0
-# Longest time for which a connection is not read.
+# Longest time for which a connection is not read, and a request waits for its account.
 PAUSE_MAX_S: Final = 10.0
-# A principal whose bucket is forgotten begins with a full one.
-_OWNERS_MAX: Final = 10_000
 # Partitions that a request can name; more of one topic are rejected by the controller.
 _COUNT_MAX: Final = 100_000
 
@@ -48,38 +51,25 @@ class Quotas(NamedTuple):
     partitions_burst: int = 10_000
 
 
-class Buckets:
-    """Token buckets by owner."""
+class Payer(NamedTuple):
+    """The sender of a request.
 
-    def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst = float(burst)
-        self._clock = clock
-        # Tokens and the time at which they were counted; the owner that was active most recently is last.
-        self._left: dict[str, tuple[float, float]] = {}
+    Attributes:
+        has_quotas: it is on a listener with logins. Without logins an address has an account for its work alone.
+        is_free: it is charged, and not turned away: a broker or an administrator.
+    """
 
-    def is_empty(self, owner: str) -> bool:
-        return self._now(owner) <= 0
+    account: str
+    has_quotas: bool
+    is_free: bool
 
-    def take(self, owner: str, count: float) -> None:
-        """Take tokens; the bucket may be overdrawn."""
-        left = self._now(owner) - count
-        self._left.pop(owner, None)
-        if len(self._left) >= _OWNERS_MAX:
-            del self._left[next(iter(self._left))]
-        self._left[owner] = (left, self._clock())
-
-    def wait_s(self, owner: str) -> float:
-        """Returns the time until the bucket is no longer overdrawn."""
-        return max(0.0, -self._now(owner) / self._rate)
-
-    def _now(self, owner: str) -> float:
-        left, then_s = self._left.get(owner, (self._burst, self._clock()))
-        return min(self._burst, left + (self._clock() - then_s) * self._rate)
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return (Unit.PARTITIONS, Unit.WORK) if self.has_quotas else (Unit.WORK,)
 
 
 class QuotaKeeper:
-    """Applies the quotas of one server.
+    """Charges the requests of one server.
 
     Args:
         partitions_of: returns the number of partitions of a topic; 0 if there is none.
@@ -89,53 +79,78 @@ class QuotaKeeper:
     def __init__(
         self,
         quotas: Quotas,
+        budget: Budget,
         *,
         default_partitions: int,
         partitions_of: Callable[[str], int],
         topics: Callable[[], Iterable[TopicRef]],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._is_limited = quotas.partitions_rate > 0
-        self._partitions = Buckets(quotas.partitions_rate or 1.0, quotas.partitions_burst, clock)
-        self._requests = Buckets(REQUEST_RATE, REQUESTS_BURST, clock)
+        budget.limit(Unit.PARTITIONS, Rate(quotas.partitions_rate, quotas.partitions_burst))
+        self._budget = budget
         self._default = default_partitions
         self._partitions_of = partitions_of
         self._topics = topics
 
-    def count_request(self, principal: Principal) -> float:
-        """Count a request. Returns the seconds for which the peer's connection is not to be read."""
-        owner = _owner(principal)
-        self._requests.take(owner, 1)
-        wait_s = self._requests.wait_s(owner)
-        return min(PAUSE_MAX_S, max(wait_s, self._partitions.wait_s(owner) if self._is_limited else 0.0))
+    def charge_content(self, api: Api, size: int, payer: Payer) -> float:
+        """Charge a request before it is decoded. Returns 0, or the time in s after which this can be repeated."""
+        amounts = {Unit.WORK: KAFKA_PRICES[api.name].ms(size=size)}
+        excess = self._budget.charge(payer.account, amounts, is_free=payer.is_free)
+        return 0.0 if excess is None else excess.wait_s
 
-    def check(self, key: int, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
-        """Returns the part of a request that the quota permits, which is charged."""
-        if not self._is_limited or key not in _RESULTS or request.get("validate_only"):
+    def charge_request(self, payer: Payer) -> float:
+        """Count a request. Returns the seconds for which the peer's connection is not to be read."""
+        if payer.is_free or not payer.has_quotas:
+            return 0.0
+        self._budget.settle(payer.account, Unit.REQUESTS, 1)
+        return min(
+            PAUSE_MAX_S, max(self._budget.overdraft_s(payer.account, unit) for unit in (Unit.REQUESTS, *payer.units))
+        )
+
+    def check(self, api: Api, request: dict[str, Any], version: int, payer: Payer) -> Verdict:
+        """Returns the part of a request that the account permits, which is charged."""
+        price = KAFKA_PRICES[api.name]
+        if api.key not in _RESULTS:
+            partitions = self._named(api.key, request, version)
+            self._budget.settle(payer.account, Unit.WORK, price.partition_ms * partitions)
             return Verdict(request, unchanged)
-        owner = _owner(principal)
-        part = "topic_names" if key == DELETE_TOPICS and request["topic_names"] else "topics"
-        rejects = version >= _ERROR_SINCE[key]
-        ids = self._ids(request[part]) if key == DELETE_TOPICS else {}
-        accepted, rejected = [], []
+        part = "topic_names" if api.key == DELETE_TOPICS and request["topic_names"] else "topics"
+        rejects = version >= _ERROR_SINCE[api.key]
+        ids = self._ids(request[part]) if api.key == DELETE_TOPICS else {}
+        accepted: list[Any] = []
+        errors: list[dict[str, Any]] = []
         for entry in request[part]:
-            if rejects and self._partitions.is_empty(owner):
-                rejected.append(entry)
-                continue
-            self._partitions.take(owner, self._cost(key, entry, ids))
-            accepted.append(entry)
-        throttle_ms = round(self._partitions.wait_s(owner) * 1000)
-        if not rejected:
+            amounts = _amounts(price, self._cost(api.key, entry, ids), payer)
+            excess = self._budget.charge(payer.account, amounts, is_free=payer.is_free or not rejects)
+            if excess is None:
+                accepted.append(entry)
+            else:
+                errors.append(_error(entry, excess))
+        # Work that was accepted delays later requests, and says nothing about the partitions of this one.
+        unit = Unit.PARTITIONS if payer.has_quotas else Unit.WORK
+        throttle_ms = 0 if payer.is_free else round(self._budget.overdraft_s(payer.account, unit) * 1000)
+        if not errors:
             complete = (lambda response: _throttled(response, throttle_ms)) if throttle_ms else unchanged
             return Verdict(request, complete)
-        errors = list(map(_error, rejected))
         return Verdict(
             {**request, part: accepted} if accepted else None,
             lambda response: {
                 **_throttled(response, throttle_ms),
-                _RESULTS[key]: [*response.get(_RESULTS[key], ()), *errors],
+                _RESULTS[api.key]: [*response.get(_RESULTS[api.key], ()), *errors],
             },
         )
+
+    def _named(self, key: int, request: dict[str, Any], version: int) -> int:
+        """Returns the number of partitions that a request lists, elects or moves."""
+        if key in (ALTER_PARTITION_REASSIGNMENTS, ALTER_PARTITION):
+            return sum(len(topic["partitions"]) for topic in request["topics"])
+        if key == ELECT_LEADERS and request["topic_partitions"] is not None:
+            return sum(len(topic["partitions"]) for topic in request["topic_partitions"])
+        if key not in (ELECT_LEADERS, METADATA):
+            return 0
+        named = request["topics"] if key == METADATA else None
+        if named is None or (version == 0 and not named):
+            return sum(self._partitions_of(ref.name) for ref in self._topics())
+        return sum(self._partitions_of(topic["name"] or "") for topic in named)
 
     def _ids(self, entries: list[Any]) -> dict[bytes, str]:
         """Returns the topics by id, if any entry has no name."""
@@ -152,8 +167,9 @@ class QuotaKeeper:
         return _bounded(self._default if count < 0 else count)
 
 
-def _owner(principal: Principal) -> str:
-    return principal.name if principal.is_authenticated else group_of(principal.peer)
+def _amounts(price: Price, partitions: int, payer: Payer) -> dict[Unit, float]:
+    amounts = {Unit.PARTITIONS: float(partitions), Unit.WORK: price.partition_ms * partitions}
+    return {unit: amounts[unit] for unit in payer.units}
 
 
 def _bounded(count: int) -> int:
@@ -164,9 +180,9 @@ def _throttled(response: Values, throttle_ms: int) -> Values:
     return {**response, "throttle_time_ms": max(throttle_ms, 1)}
 
 
-def _error(entry: Any) -> dict[str, Any]:
+def _error(entry: Any, excess: Excess) -> dict[str, Any]:
     fields = {"name": entry} if isinstance(entry, str) else {"name": entry["name"]}
     if not isinstance(entry, str) and "topic_id" in entry:
         fields["topic_id"] = entry["topic_id"]
-    message = "the principal creates and deletes partitions faster than its quota permits: try again later"
+    message = f"too many {excess.unit.value} come from this principal: try again in {math.ceil(excess.wait_s)} s"
     return {**fields, **result(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)}

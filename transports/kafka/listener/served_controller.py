@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from kactl.errors import KactlError
 from kactl.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import Broker, TopicRef
+from kactl.runtime.budget import Budget
 from kactl.state.rows import Rows
 
 
@@ -25,6 +26,10 @@ class ServedController(Protocol):
 
     @property
     def is_active(self) -> bool: ...
+
+    @property
+    def budget(self) -> Budget:
+        """The accounts of its clients."""
 
     async def ask(self, request: ControllerRequest) -> Any:
         """Send a request and wait. Returns its response; raises the KactlErrors that the request documents."""

@@ -223,6 +223,7 @@ class KafkaListener:
         )
         self._quotas = QuotaKeeper(
             settings.quotas,
+            controller.budget,
             default_partitions=settings.partitions,
             partitions_of=controller.partition_count,
             topics=controller.topics,
@@ -383,7 +384,8 @@ class KafkaListener:
             login,
             slot,
             decisions=self._authorizations.get(name, self._open),
-            quotas=self._quotas if name in self._authorizations else None,
+            quotas=self._quotas,
+            has_quotas=name in self._authorizations,
             audit=self._settings.audit,
             counters=self.counters,
             peer=peer,

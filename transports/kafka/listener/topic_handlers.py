@@ -70,6 +70,7 @@ class TopicHandlers:
             try:
                 if counts[name] > 1:
                     raise BadRequest("topics", f"{name} is named {counts[name]} times: name it once")
+                deadline.check(f"the creation of {name}")
                 creation = self._creation(topic, dry_run=request["validate_only"])
                 ref: TopicRef = await self._controller.ask(creation)
             except Exception as error:
@@ -134,6 +135,7 @@ class TopicHandlers:
             try:
                 if counts[key] > 1:
                     raise BadRequest("topics", f"{name or topic_id.hex()} is named {counts[key]} times: name it once")
+                deadline.check(f"the deletion of {name or topic_id.hex()}")
                 ref = await self._delete(name, topic_id, known)
             except Exception as error:
                 results[key] |= result(*error_of(error))
@@ -185,6 +187,7 @@ class TopicHandlers:
             try:
                 if counts[name] > 1:
                     raise BadRequest("topics", f"{name} is named {counts[name]} times: name it once")
+                deadline.check(f"the growth of {name}")
                 await self._controller.ask(PartitionsRequested(name, count, assignment, request["validate_only"]))
             except Exception as error:
                 results[name] = {"name": name, **result(*error_of(error))}
@@ -214,6 +217,16 @@ class _Deadline:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = min(timeout_ms, WAIT_MAX_MS)
         self._until_s = anyio.current_time() + self._timeout_ms / 1000
+
+    def check(self, what: str) -> None:
+        """Check that the time is not over. With a timeout of zero all actions begin, and none is waited for.
+
+        Raises:
+            ActionTimedOut: the action has not begun.
+        """
+        if self._timeout_ms > 0 and anyio.current_time() > self._until_s:
+            reason = "those before it in the request took the time; it has not begun: repeat it with fewer at a time"
+            raise ActionTimedOut(what, self._timeout_ms, reason)
 
     async def wait(self, results: dict[Any, dict[str, Any]], keys: Collection[Any], wait: _Wait) -> None:
         """Wait for the actions of some results. One that fails, or is not complete in time, gets the error."""

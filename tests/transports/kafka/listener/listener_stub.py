@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from kactl.errors import ActionTimedOut, KactlError, NotController
 from kactl.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
+from kactl.runtime.budget import Budget
 from kactl.state.rows import Rows
 from kactl.state.table import Table
 from kactl.telemetry.attempts import Audit, no_audit
@@ -47,6 +49,7 @@ class ControllerStub:
         self.live: list[Broker] = []
         self.named: list[TopicRef] = []
         self.table = Table()
+        self.budget = Budget(time.monotonic, time.thread_time)
 
     async def ask(self, request: ControllerRequest) -> Any:
         self.requests.append(request)
