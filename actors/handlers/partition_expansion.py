@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
-from kactl.machines.placement import check_growth
+from kactl.machines.placement import check_growth, check_room
 from kactl.messages.admin import PartitionsRequested
 from kactl.messages.events import Event, TopicModified, TopicsChanged
 from kactl.messages.log import TopicEvent
@@ -118,6 +118,8 @@ class Growth(Handlers):
             raise NotFound("topic", event.topic)
         if event.topic in self.cluster.topics_to_delete:
             raise BeingDeleted(event.topic)
+        more = event.count - len(self.cluster.table.rows_of(known))
+        check_room(self.cluster, max(more, 0), self.settings.partitions_max)
         if event.dry_run:
             outline = self._outline(known)
             if len(event.assignment or ()) > CHECKED_AT_ONCE_MAX:

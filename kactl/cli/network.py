@@ -93,6 +93,7 @@ def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> 
         secret=_secret(config),
         allow_plaintext=NETWORK in config.security.allow_insecure,
         verify_endpoint=section.verify_endpoint,
+        ensure_topics=section.ensure_topics,
         meter_provider=meter_provider,
     )
 

@@ -300,6 +300,7 @@ def _controller(
         auto_balance=settings.auto_leader_rebalance,
         participant_balance_ms=int(settings.participant_balance_after),
         new_topic_ids=frozenset(settings.new_topic_ids),
+        partitions_max=settings.partitions_max,
         balance_interval_ms=settings.leader_imbalance_check_interval,
         balance_percentage=settings.leader_imbalance_percent,
         standby_interval_ms=STANDBY_INTERVAL_MS if settings.warm_standby else 0,

@@ -52,6 +52,8 @@ class ControllerSettings:
         controller_ids: ids of other instances. No replica is assigned to them or to this one.
         new_topic_ids: topics that get a new id at a takeover although they have leaders: their ids were lost, and no
             replica has the old one.
+        partitions_max: partitions of the cluster; topics and partitions beyond it are not created. Those that exist, or
+            that other tools create, are served.
         min_insync_replicas: the brokers' own setting of `min.insync.replicas`, for topics without an override while the
             store has no default for all brokers. Only health checks, lists and previews use it.
         remote_log_storage_system_enable: the brokers' own setting of that name: whether topics may have remote storage.
@@ -73,6 +75,7 @@ class ControllerSettings:
     listed_as: Broker | None = None
     controller_ids: frozenset[int] = frozenset()
     new_topic_ids: frozenset[str] = frozenset()
+    partitions_max: int = 1_000_000
     min_insync_replicas: int = KAFKA_DEFAULT
     remote_log_storage_system_enable: bool = False
 
@@ -124,5 +127,6 @@ class SettingKeywords(TypedDict, total=False):
     listed_as: Broker | None
     controller_ids: Collection[int]
     new_topic_ids: Collection[str]
+    partitions_max: int
     min_insync_replicas: int
     remote_log_storage_system_enable: bool

@@ -91,6 +91,7 @@ class ControllerConfig(Section, frozen=True):
         parity: send brokers exactly the requests that Kafka's controller would: one batch per change, after all of it
             is written.
         controller_socket_timeout: timeout of one request to a broker.
+        partitions_max: partitions of the cluster, beyond which none are created.
         new_topic_ids: topics that get a new id at a takeover although they have leaders: their ids were lost, and no
             replica has the old one.
     """
@@ -106,6 +107,7 @@ class ControllerConfig(Section, frozen=True):
     parity: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
     new_topic_ids: tuple[str, ...] = ()
+    partitions_max: Annotated[int, Meta(ge=1, le=INT32_MAX)] = 1_000_000
 
 
 class ApiTlsConfig(Section, frozen=True):
@@ -214,6 +216,8 @@ class NetworkConfig(Section, frozen=True):
         crl: the certificates that the authority has revoked. Links are made again when it changes.
         secret_file: a secret that all programs share, in the file's first line, for clusters of one host.
         verify_endpoint: whether a controller connects to the address that a participant advertises.
+        ensure_topics: ids of the participants that may create topics, by the topics' names, in which `*` and `?` are
+            wildcards; without it each participant may create any.
     """
 
     listen: str = ""
@@ -225,6 +229,7 @@ class NetworkConfig(Section, frozen=True):
     crl: str = ""
     secret_file: str = ""
     verify_endpoint: bool = True
+    ensure_topics: dict[str, tuple[int, ...]] | None = None
 
     @property
     def address(self) -> Listen | None:

@@ -63,8 +63,20 @@ def check_creation(
             "name", f"{request.topic!r} and the topic {other!r} have the same metrics; choose another name"
         )
     assignment = _placement(request, cluster)
+    check_room(cluster, len(request.assignment or ()) or request.partitions or 1, settings.partitions_max)
     check_overrides(request.config, topic_rules(cluster, settings))
     return TopicRef(request.topic), assignment
+
+
+def check_room(cluster: Cluster, more: int, partitions_max: int) -> None:
+    """Raises InvalidPartitions if the cluster would have too many partitions."""
+    count = len(cluster.table.all())
+    if count + more > partitions_max:
+        raise InvalidPartitions(
+            "partitions",
+            f"{more} more partitions, the cluster has {count}, and at most {partitions_max} are created: delete "
+            "topics, or raise partitions-max of [controller] (partitions_max=)",
+        )
 
 
 def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, Assignment]:

@@ -26,6 +26,7 @@ CHANGED: dict[str, Any] = {
     "listed_as": kactl.Broker(7, 0, ()),
     "controller_ids": {7, 8},
     "new_topic_ids": ["t"],
+    "partitions_max": 6,
     "min_insync_replicas": 2,
     "remote_log_storage_system_enable": True,
 }

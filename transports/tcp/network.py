@@ -8,7 +8,7 @@ only to verify the address that a participant advertises.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -81,6 +81,8 @@ class TcpNetwork:
         allow_plaintext: let a network with a secret and without TLS leave this host. It is logged at every start.
         verify_endpoint: whether a controller refuses a participant that it does not find at the address that the
             participant advertises. If not, that is a warning.
+        ensure_topics: ids of the participants that may create topics by `ensure_topic`, by the topics' names, in which
+            `*` and `?` are wildcards: `{"orders-*": [1, 2]}`. None: each participant may create any.
         identify: returns the identity in a certificate, in place of the URI `kactl://<cluster>/<role>/<name>`.
         limits: see `Limits`.
         meter_provider: of OpenTelemetry; the host program's if None.
@@ -100,6 +102,7 @@ class TcpNetwork:
         secret: Secret | bytes | str | None = None,
         allow_plaintext: bool = False,
         verify_endpoint: bool = True,
+        ensure_topics: Mapping[str, Collection[int]] | None = None,
         identify: Identify | None = None,
         limits: Limits | None = None,
         meter_provider: metrics.MeterProvider | None = None,
@@ -112,6 +115,7 @@ class TcpNetwork:
         self.cluster = cluster
         self.limits = limits or Limits()
         self.verify_endpoint = verify_endpoint
+        self._ensure_topics = ensure_topics
         self._listen = None if listen is None else Address.parse(listen, "listen")
         self._advertise = None if advertise is None else Address.parse(advertise, "advertise")
         self._controllers = [Address.parse(text, "controllers") for text in controllers]
@@ -196,7 +200,9 @@ class TcpNetwork:
         self._check_process()
         async with self._listens():
             check = EndpointCheck(port, self.verify, required=self.verify_endpoint)
-            office = Office(port, limits=self.limits, metrics=self._metrics, endpoints=check)
+            office = Office(
+                port, limits=self.limits, metrics=self._metrics, endpoints=check, ensure_topics=self._ensure_topics
+            )
             self._offices[port.node_id] = office
             office.open()
             try:

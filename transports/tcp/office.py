@@ -7,7 +7,7 @@ or else to the first one.
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -21,13 +21,15 @@ from kactl.errors import (
     MalformedMessage,
     NotAuthorized,
 )
-from kactl.messages.admin import ControllerRequest
+from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import NO_BROKER, Broker
+from kactl.runtime.budget import Unit, account_of
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
+from kactl.runtime.prices import PARTICIPANT_PRICES
 from kactl.transports.base import ControllerPort
 
 from . import attempts, handshake, relayed, rights
@@ -63,6 +65,11 @@ _ELECTION_PART: Final = 0.5
 _LOOKS: Final = 6
 
 
+_ENSURE: Final = PARTICIPANT_PRICES[TopicEnsureRequested.__name__]
+# Topics that participants have created lately, and whose leaders they wait for.
+_CREATED_MAX: Final = 1_000
+
+
 class Attached(NamedTuple):
     """An open link and the registration that it serves."""
 
@@ -77,12 +84,22 @@ class Attached(NamedTuple):
 class Office:
     """One controller instance."""
 
-    def __init__(self, port: ControllerPort, *, limits: Limits, metrics: LinkMetrics, endpoints: EndpointCheck) -> None:
+    def __init__(
+        self,
+        port: ControllerPort,
+        *,
+        limits: Limits,
+        metrics: LinkMetrics,
+        endpoints: EndpointCheck,
+        ensure_topics: Mapping[str, Collection[int]] | None = None,
+    ) -> None:
         self.port = port
         self.limits = limits
         self.metrics = metrics
         self.tasks = Tasks(f"controller {port.node_id}")
         self._endpoints = endpoints
+        self._ensure_topics = ensure_topics
+        self._created: dict[str, None] = {}  # the newest topics that participants have created
         self._links: dict[tuple[int, bytes], Attached] = {}
         self._current: dict[int, Attached] = {}
         self._lost: dict[int, str] = {}  # why a broker has no link
@@ -334,15 +351,45 @@ class Office:
     async def _ask(self, attached: Attached, message: Message) -> None:
         try:
             with internal_errors(log, _UNANSWERED, attached.link.what):
-                request = self._decoded(attached, message)
-                work = attempts.recorded(self.port, attached.link, request, self.port.ask(request))
+                request = await self._decoded(attached, message)
+                work = attempts.recorded(self.port, attached.link, request, self._asked(attached, request))
                 answer = wire.encode_answer(await work)
         except KactlError as error:
             attached.link.answer(message, wire.encode(error), error=True)
         else:
             attached.link.answer(message, answer)
 
-    def _decoded(self, attached: Attached, message: Message) -> ControllerRequest:
+    async def _asked(self, attached: Attached, request: ControllerRequest) -> Any:
+        """Returns the controller's answer. The creation of a topic is charged before, and given back if it exists."""
+        if not isinstance(request, TopicEnsureRequested):
+            return await self.port.ask(request)
+        rights.check_topic(request.topic, attached.identity.broker, self._ensure_topics)
+        account = account_of(attached.link.principal)
+        amounts = {Unit.PARTITIONS: request.count, Unit.WORK: _ENSURE.partition_ms * request.count}
+        # A topic that was just created is asked about until it has leaders.
+        await self._pay(attached, amounts, is_free=request.topic in self._created)
+        created = False
+        try:
+            progress: TopicProgress = await self.port.ask(request)
+            created = progress.created
+            if created:
+                self._created[request.topic] = None
+                if len(self._created) > _CREATED_MAX:
+                    del self._created[next(iter(self._created))]
+            return progress
+        finally:
+            for unit, amount in () if created else amounts.items():
+                self.port.budget.settle(account, unit, -amount)
+
+    async def _pay(self, attached: Attached, amounts: Mapping[Unit, float], *, is_free: bool = False) -> None:
+        """Charge a participant, as soon as its account permits: its requests wait, and its sessions do not."""
+        account, link = account_of(attached.link.principal), attached.link
+        while (excess := self.port.budget.charge(account, amounts, is_free=is_free)) is not None:
+            await self.port.clock.sleep_ms(excess.wait_s * 1_000)
+            if not link.is_open:
+                raise LinkClosed(link.reason)
+
+    async def _decoded(self, attached: Attached, message: Message) -> ControllerRequest:
         """Returns a request that the participant may send. Its rights are checked before its body is decoded."""
         try:
             begin = wire.begin_of(message.head)
@@ -353,6 +400,9 @@ class Office:
                 raise
             if message.size > begin.bytes_max:
                 raise MalformedMessage(f"the request has {message.size} bytes: at most {begin.bytes_max} are accepted")
+            if begin.kind is not None:
+                price = PARTICIPANT_PRICES[begin.kind.__name__]
+                await self._pay(attached, {Unit.WORK: price.ms(size=message.size)})
             request: ControllerRequest = wire.decode(message.head, wire.REQUESTS)
         except MalformedMessage as error:
             self._violated(attached.link, str(error))

@@ -1,6 +1,8 @@
 """Requests that participants may send to a controller. One without an entry is rejected."""
 
 import enum
+import fnmatch
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from kactl.errors import NotAuthorized
@@ -52,6 +54,21 @@ def check_request(request: Begin, broker: int) -> None:
             raise NotAuthorized(f"participant {broker} must not send {name}: use the admin API")
         case Right.OWN:
             _check_own(name, broker, request.broker, request.broker_epoch)
+
+
+def check_topic(topic: str, broker: int, allowed: Mapping[str, Collection[int]] | None) -> None:
+    """Raises NotAuthorized unless participant `broker` may create a topic.
+
+    Args:
+        allowed: ids of participants by patterns of names; None if each may create any topic.
+    """
+    if allowed is not None and not any(
+        broker in brokers for pattern, brokers in allowed.items() if fnmatch.fnmatchcase(topic, pattern)
+    ):
+        raise NotAuthorized(
+            f"participant {broker} must not create topic {topic}: add it to ensure-topics of [network] "
+            "(ensure_topics=), or create the topic by the admin API"
+        )
 
 
 def _check_own(name: str, broker: int, named: int | None, epoch: int | None) -> None:
