@@ -220,7 +220,10 @@ class BrokerEvents(Handlers):
             return
         if (now.endpoints, now.features, now.rack) == (known.endpoints, known.features, known.rack):
             return
+        listed_as = self.cluster.listed_as
         self.cluster.add_brokers([now])
+        if (now.endpoints, now.features) == (known.endpoints, known.features) and self.cluster.listed_as == listed_as:
+            return  # only its rack: that is sent with the next change, as by Kafka's controller
         # Send requests to the new endpoints.
         self.channels.remove(now.id)
         self.channels.add(now)
