@@ -139,7 +139,8 @@ class Partitions(Machine[Move]):
         mine = known.has_leadership | (read.controller_epoch == self.cluster.fence.epoch)
         refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         self._apply(Change.of(known, refusal=refusal).take(~mine), PartitionState.ONLINE)
-        adopted = self._apply(partition.adopt(read.take(mine), self.cluster.live_brokers), PartitionState.ONLINE)
+        change = partition.adopt(read.take(mine), self.cluster.staying, self.cluster.live_brokers.registered)
+        adopted = self._apply(change, PartitionState.ONLINE)
         self._enqueue(adopted)
         orphans = np.flatnonzero(mine)[adopted.state == PartitionState.OFFLINE]
         if len(orphans):

@@ -176,13 +176,13 @@ def _online(
     )
 
 
-def adopt(read: Rows, brokers: LiveBrokers) -> Change:
+def adopt(read: Rows, staying: BrokerSet, registered: BrokerSet) -> Change:
     """NEW → ONLINE or OFFLINE, with leadership as it was read from the store.
 
     Every assigned replica with a registered broker is notified where a leader is online.
     """
-    state = begin(read, brokers.live).state
-    notify = read.assigned & read.online(brokers.registered) & (state == ONLINE)
+    state = begin(read, staying).state
+    notify = read.assigned & read.online(registered) & (state == ONLINE)
     # All columns as read; the table has none of them.
     return Change.of(read, state=state, leader=read.leader.copy(), notify=notify)
 
