@@ -18,7 +18,7 @@ MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 PATHS: Final = sorted(FOLDER.glob("*.json"))
 # Scripts with a moment that the code does not have any more since their recording: more requests precede it, or it is
 # handled in another order, and near which `tests.sim.retime` finds none. One that finds it again leaves the list.
-MOVED: Final = frozenset({"LIV-03-0006", "LIV-09-0002"})
+MOVED: Final = frozenset({"LIV-03-0006"})
 _MOVED: Final = pytest.mark.xfail(reason="the recorded moment has moved: search for the mutant again", strict=True)
 # A livelock takes 100,000 steps to fail: `make truth`.
 ENTRIES: Final = [
