@@ -175,7 +175,7 @@ def test_page_is_written_through_a_link(tmp_path: Path) -> None:
     assert _write(str(tmp_path / "link"), lambda *_: "\udce9", None, None) is None  # type: ignore[arg-type]
 
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "page").read_text() == "\\udce9"
+    assert (tmp_path / "page").read_text() == "\N{REPLACEMENT CHARACTER}"
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_tables_and_errors_escape_control_sequences() -> None:
 
     assert "a\N{REPLACEMENT CHARACTER}b" in header
     assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
-    assert "error: e\N{REPLACEMENT CHARACTER}[31m: contains no complete tables" in result.stderr
+    assert "error: e\\u001b[31m: contains no complete tables" in result.stderr
 
 
 def test_markdown_escapes_control_sequences() -> None:
