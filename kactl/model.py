@@ -23,6 +23,8 @@ ZERO_ID: Final = bytes(16)  # a topic without an id
 # Of a drain: the end of the year 9999, the last moment that a calendar can show.
 UNTIL_MS_MAX: Final = 253_402_300_799_999
 
+# The most partitions of one topic: its stored entry must fit into ZooKeeper's limit for one node.
+PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
 # Kafka's own limit; longer names do not fit the directory name of a partition.
 TOPIC_NAME_LENGTH_MAX: Final = 249
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")

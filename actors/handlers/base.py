@@ -24,7 +24,7 @@ from kactl.model import NO_EPOCH, Broker, Fence, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows, choose, common, holds, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests
@@ -273,12 +273,6 @@ class Handlers:
         """
         if brokers and len(row_numbers):
             await self.replicas.ask(MoveReplicas(row_numbers, ReplicaState.ONLINE, brokers, whole=True))
-
-    async def introduce_drained(self, brokers: frozenset[int], row_numbers: RowNumbers) -> None:
-        """Do the same for drained brokers, with those of the rows in whose ISRs each is: it does not follow."""
-        for broker in sorted(brokers):
-            rows = self.cluster.table.rows(common(row_numbers, self.cluster.table.with_replica_on([broker])))
-            await self.introduce(frozenset({broker}), rows.index[some(holds(rows, broker) & rows.in_sync)])
 
     async def elect_offline(self) -> MoveResult:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""

@@ -180,7 +180,7 @@ class BrokerEvents(Handlers):
     async def on_broker_startup(self, brokers: list[int], kind: str) -> None:
         """Use brokers, for the first time or again: send them everything, and their registrations to the other brokers.
 
-        A drained broker serves only where it is in an ISR: it left all those that have other members.
+        A drained broker receives everything, too, and a StopReplica for all that it would follow: see `RequestBatch`.
 
         A new registration receives UpdateMetadata first, then one LeaderAndIsr with everything that it hosts. Small
         events are handled before and after, never in between: an election would send a LeaderAndIsr of one partition.
@@ -195,8 +195,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             # Directories of a broker that stayed registered; a new registration has none marked.
             row_numbers = without(row_numbers, cluster.table.dirs_offline(broker))
-        await self.introduce(ids - cluster.drained, row_numbers)
-        await self.introduce_drained(ids & cluster.drained, row_numbers)
+        await self.introduce(ids, row_numbers)
         # If the first attempt to handle the start has failed, its channels were removed with what it had sent.
         await self._deletion.requests_dropped(ids)
         await self.elect_offline()
@@ -326,11 +325,9 @@ class BrokerEvents(Handlers):
         """
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
+        await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         if broker in self.cluster.drained:
-            await self.introduce_drained(frozenset({broker}), table.with_replica_on([broker]))
             self.context.enqueue(DrainAdvanced(broker, stop_again=True))
-        else:
-            await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         self._leases.state_sent([broker])
         await self._reassignments.resume_on([broker])
         await self._deletion.send_again(broker)

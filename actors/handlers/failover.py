@@ -157,8 +157,8 @@ class Failover(Handlers):
             states = np.where(stopped, np.uint8(ReplicaState.OFFLINE), states)
         cluster.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.introduce(holders & brokers.live.ids, row_numbers)
-        await self.introduce_drained(holders & cluster.drained, row_numbers)
+        # Drained brokers, too: each receives a StopReplica for all that it would follow.
+        await self.introduce(holders & (brokers.live.ids | (cluster.drained & brokers.registered.ids)), row_numbers)
         gone = holders - brokers.registered.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 

@@ -25,8 +25,8 @@ from kactl.errors import (
     TopicBeingDeleted,
     TopicExists,
 )
-from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
-from kactl.model import Assignment, Broker, TopicRef, check_topic_name
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, Broker, TopicRef, check_topic_name
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints, first
 from kactl.state.table import Table

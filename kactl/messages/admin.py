@@ -6,7 +6,7 @@ request fails with NotController. "Answer" in the docstrings below is the result
 
 import enum
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
@@ -14,9 +14,6 @@ from kactl.errors import ErrorCode, NotController
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
-
-# The most partitions of one topic: its stored entry must fit into ZooKeeper's limit for one node.
-PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
 
 
 class ControllerRequest(Event, frozen=True):

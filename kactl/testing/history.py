@@ -70,6 +70,6 @@ class History:
         digest = hashlib.sha256()
         encode = msgspec.json.Encoder(order="deterministic").encode
         for event in self.events:
-            digest.update(encode(event))
+            digest.update(encode(msgspec.to_builtins(event, str_keys=True)))  # only such keys have an order
             digest.update(b"\n")
         return digest.hexdigest()

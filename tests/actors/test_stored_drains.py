@@ -8,12 +8,19 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
-from kactl.messages.control import StopReplica
+from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Drain, Maintenance, PartitionState, TopicPartition
 from kactl.stores.formats.admin_records import decode_maintenance, encode_maintenance
 from tests.support.clocks import settle
-from tests.support.controller_harness import RecordingBrokers, World, open_standby, resign_for_good, world
+from tests.support.controller_harness import (
+    RecordingBrokers,
+    World,
+    open_standby,
+    partitions_of,
+    resign_for_good,
+    world,
+)
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
@@ -194,8 +201,12 @@ async def test_drained_broker_that_restarts_stays_drained() -> None:
         await w.wait(10 * MINUTE_MS)
 
         assert drained(w.controller) == [2]
-        assert w.brokers.told(2) == {}
+        *_, ordered, stopped = (each for each in w.brokers.of(2) if not isinstance(each, UpdateMetadata))
+        assert isinstance(ordered, LeaderAndIsr), "its first one names all that it hosts"
+        assert isinstance(stopped, StopReplica)
+        assert partitions_of(stopped) == partitions_of(ordered) == ["t-0"]
         assert (await w.stored("t-0"))[::2] == (1, (1,))
+        w.brokers.forget()
         await w.controller.restore(2)
         await settle()
         assert set(w.brokers.told(2)) == {"t-0"}

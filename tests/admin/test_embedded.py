@@ -219,7 +219,7 @@ async def test_each_request_is_decided_and_described() -> None:
     assert actions == [
         read,
         read,
-        admin.Action("admin", "post_v1_brokers_by_id_kill", "broker", "1", "admin"),
+        admin.Action("admin", "post_v1_brokers_by_id_kill", "broker", "1", "viewer"),
         admin.Action("write", "delete_v1_reassignments_by_topic_by_partition", "reassignment", "a-3", "viewer"),
     ]
     assert (seen[0].method, seen[0].path, seen[0].peer) == ("GET", "/kactl/v1/topics/a/partitions/3", "127.0.0.1")

@@ -274,6 +274,7 @@ async def test_stalled_handshakes_make_room_for_a_client(encrypted: Encrypted) -
 
 
 async def test_wrong_files_refuse_to_start(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").touch(mode=0o600)
     (tmp_path / "cert.pem").write_text("nothing")
     settings = {"api.tls.cert": str(tmp_path / "cert.pem"), "api.tls.key": str(tmp_path / "cert.pem")}
     with pytest.raises(BadConfig, match=r"api\.tls\.cert: .*cert\.pem contains no certificate in PEM"):

@@ -14,7 +14,7 @@ from kactl.access.role import Role
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.route import Route
 from kactl.admin.routes.route_table import ROUTES
-from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.runtime.budget import Rate, Unit
 from tests.admin.conftest import served
 from tests.admin.test_access import Team, token

@@ -49,7 +49,9 @@ async def team(folder: Path, **settings: object) -> AsyncIterator[Team]:
         (EVIL | NONE, b"{}", 421),  # host before credential
         (NONE | FOREIGN, b"{}", 401),  # credential before page
         (bearer(VIEWER.text) | FOREIGN | JSON, b"{}", 403),  # page before role
-        (bearer(VIEWER.text) | TEXT, b"{", 403),  # role before content type
+        # The body states whether it is a dry run, which needs a lower role.
+        (bearer(VIEWER.text) | TEXT, b"{", 415),
+        (bearer(VIEWER.text) | JSON, b'{"reason": "x", "expected_epoch": 1}', 403),
         (bearer(ADMIN.text) | TEXT, b"x" * (257 << 10), 415),  # content type before the size of the body
         (bearer(ADMIN.text) | JSON, b"x" * (257 << 10), 413),  # size before schema
         (bearer(ADMIN.text) | JSON, b"{", 400),
@@ -165,7 +167,9 @@ async def test_each_attempt_and_each_denial_leaves_a_record(tmp_path: Path) -> N
         headers = bearer(ADMIN.text) | {"X-Request-Id": "r-1"}
         created = await opened.server.ask("POST", "/v1/topics", json=topic, headers=headers)
         again = await opened.ask(Role.ADMIN, "POST", "/v1/topics", json=topic)
-        denied = await opened.ask(Role.VIEWER, "POST", "/v1/controller/resign", json={})
+        denied = await opened.ask(
+            Role.VIEWER, "POST", "/v1/controller/resign", json={"reason": "x", "expected_epoch": 1}
+        )
         unknown = await opened.server.get("/v1/topics", headers=NONE)
         deleted = await opened.ask(Role.ADMIN, "DELETE", "/v1/topics/orders?reason=old")
         assert [created.status, again.status, denied.status, unknown.status] == [201, 409, 403, 401]

@@ -229,13 +229,13 @@ async def test_participant_is_killed_and_restarted(server: Served) -> None:
     before = server.participants[2].epoch
 
     killed = await server.post("/v1/brokers/2/kill", {"reason": "to see"})
-    assert (killed.status, killed.json()) == (200, {"broker": 2, "action": "kill"})
+    assert (killed.status, killed.json()) == (200, {"broker": 2, "action": "kill", "dry_run": False})
     assert server.participants[2].life is Life.ENDED
     assert (await server.post("/v1/brokers/2/kill", {"reason": "a"})).status == 200  # it has failed already
     await server.clock.advance(30_000)  # its registration expires
 
     restarted = await server.post("/v1/brokers/2/restart")
-    assert (restarted.status, restarted.json()) == (200, {"broker": 2, "action": "restart"})
+    assert (restarted.status, restarted.json()) == (200, {"broker": 2, "action": "restart", "dry_run": False})
     assert server.participants[2].epoch > before
 
 

@@ -27,6 +27,7 @@ EXEMPT: Final[dict[Place, str]] = {
     ("stores/sqlite/catalog.py", "Catalog.notifications"): _SEALED,
     ("stores/sqlite/catalog.py", "Catalog.topic_id_copies"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.features"): _SEALED,
+    ("stores/sqlite/requests.py", "Requests.maintenance"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.preferred_election_request"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.producer_ids"): _SEALED,
     ("stores/sqlite/requests.py", "Requests.reassignment_request"): _SEALED,

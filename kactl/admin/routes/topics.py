@@ -35,8 +35,7 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
-from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
-from kactl.model import TopicPartition
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.replica_reports import ReplicaReport
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX
 
 from .common import (
     LIMIT_DEFAULT,

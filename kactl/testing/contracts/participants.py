@@ -312,6 +312,7 @@ class ParticipantContract:
         after = await cluster.led_by(2)
         has_ended = not before.is_valid
         cluster.participants[1].resume()
+        await retried(lambda: cluster.active.restore(1))
         await cluster.until(lambda: [call.detail for call in cluster.record.calls("follow", 1)][-1:] == [2])
 
         assert has_ended

@@ -13,9 +13,8 @@ from kactl.errors import (
     NotFound,
     ReassignmentRunning,
 )
-from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.messages.log import TopicEvent
-from kactl.model import Assignment, PartitionState, TopicRef
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, PartitionState, TopicRef
 from tests.actors.reassignment_helpers import reassign
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world

@@ -26,8 +26,9 @@ from .workload import Hosts, storm
 # Methods of `Store` that read, or do nothing to the file.
 READING = {
     "__aenter__", "__aexit__", "assignments", "broker", "brokers", "changes", "check", "controller", "default_config",
-    "deletions", "features", "isr_notifications", "leaderships", "log_dir_notifications", "partitions_begun",
-    "preferred_election_request", "producer_ids", "reassignment_request", "subscribe", "take_deleted_topics",
+    "deletions", "features", "isr_notifications", "leaderships", "log_dir_notifications", "membership",
+    "partitions_begun", "preferred_election_request", "producer_ids", "reassignment_request", "subscribe",
+    "take_deleted_topics",
     "topic_configs", "topic_id_copies", "topics", "trouble", "watch_leaderships",
 }  # fmt: skip
 FAULTS = 8

@@ -10,7 +10,17 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import IllegalState, KactlError
-from kactl.model import Assignment, Broker, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model import (
+    Assignment,
+    Broker,
+    Drain,
+    Features,
+    Fence,
+    Maintenance,
+    ProducerIdBlock,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.stores.base import Names, Write
 from kactl.testing import Node, SimLoop
 from kactl.testing.history import History
@@ -128,6 +138,11 @@ async def _write_features(process: Process) -> None:
     await process.store.write_features(Features({"x": process.rng.randint(1, 9)}), process.fence)
 
 
+async def _write_maintenance(process: Process) -> None:
+    drains = {process.rng.randint(1, 9): Drain(since_ms=process.rng.randint(0, 999))}
+    await process.store.write_maintenance(Maintenance(drains=drains), process.fence)
+
+
 async def _write_producer_ids(process: Process) -> None:
     _, version = await process.store.producer_ids()
     await process.store.write_producer_ids(ProducerIdBlock(1, 0, process.rng.randint(0, 999)), expected=version)
@@ -226,6 +241,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _unmark_deletions,
     _write_assignment,
     _write_features,
+    _write_maintenance,
     _write_isr,
     _write_producer_ids,
     _write_topic_ids,

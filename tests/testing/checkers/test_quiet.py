@@ -523,7 +523,7 @@ def test_deletion_that_waits_for_a_drained_broker_is_found(monkeypatch: pytest.M
     drain = Action("drain", at_ms=5_000, args={"broker": "broker 3", "to": "active controller"})
     assert signature(drain, DELETE).startswith("pass")
 
-    monkeypatch.setattr(Cluster, "deletable", property(lambda self: self.live_brokers.live))
+    monkeypatch.setattr(Cluster, "staying", property(lambda self: self.live_brokers.live))
 
     assert "LIV-05: the deletion of t1 has not ended" in signature(drain, DELETE)
 
