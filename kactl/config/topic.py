@@ -62,6 +62,10 @@ class Rules(NamedTuple):
     own_names: bool = False
 
 
+# Far more than Kafka knows, and than a program of its own needs; each is compared with all known names.
+OVERRIDES_MAX: Final = 1_000
+
+
 def check_overrides(config: Mapping[str, str], rules: Rules, *, changed: Collection[str] | None = None) -> None:
     """Decide whether overrides may be stored.
 
@@ -73,6 +77,8 @@ def check_overrides(config: Mapping[str, str], rules: Rules, *, changed: Collect
     Raises:
         BadConfig: they may not; the message names the first that is wrong.
     """
+    if len(config) > OVERRIDES_MAX:
+        raise BadConfig("config", f"{len(config)} overrides: a topic has at most {OVERRIDES_MAX}")
     for name in config if changed is None else changed:
         reason = _name_error(name, rules) or _value_error(name, config[name], rules)
         if reason:

@@ -22,6 +22,7 @@ from kactl.transports.kafka.listener.api_keys import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
@@ -82,6 +83,7 @@ def of_admins() -> list[Largest]:
         Largest(ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": [{"name": TOPIC, "partitions": moved}], **timed}),
         Largest(LIST_PARTITION_REASSIGNMENTS, 0, {"topics": listed, **timed}),
         Largest(ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": users, "upsertions": []}),
+        Largest(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": name} for name in NAMES]}),
         # The last one: it exceeds the user's quota.
         Largest(CREATE_PARTITIONS, 1, {"topics": grown, **timed, "validate_only": False}),
     ]
