@@ -66,10 +66,13 @@ async def test_undrained_broker_follows_again() -> None:
         assert drained.role() is Role.FOLLOWER
 
 
-async def test_next_controller_makes_a_drained_broker_follow_again() -> None:
+async def test_broker_stays_drained_under_the_next_controller() -> None:
     async with Drained() as drained:
         await drained.controller.ask(ResignRequested())
         await settle()
 
         assert drained.controller.is_active
+        assert drained.role() is Role.STOPPED
+        await drained.controller.ask(UndrainRequested(2))
+        await settle()
         assert drained.role() is Role.FOLLOWER
