@@ -5,7 +5,7 @@ import pytest
 
 from kactl.admin.event_stream import LIVE_MS
 from kactl.admin.schema import ElectionEvent, ElectionList, Problem
-from kactl.errors import BrokerUnreachable
+from kactl.errors import ActionTimedOut, BrokerUnreachable
 from kactl.messages.log import RequestEvent
 from tests.admin.conftest import Served
 from tests.admin.test_event_stream import open_stream
@@ -90,7 +90,8 @@ async def test_election_in_progress_is_streamed_until_it_is_complete(
     monkeypatch.setattr(connection, "deliver", delivered)
     async with open_stream(server, "?kinds=election") as blocks:
         await blocks.next()
-        await controller.create_topic("t", assignment={0: (1, 2, 3)})
+        with pytest.raises(ActionTimedOut):
+            await controller.create_topic("t", assignment={0: (1, 2, 3)}, timeout_ms=1)
         block = await blocks.next()
         live = msgspec.json.decode(block["data"], type=ElectionEvent)
         assert (block["event"], "id" in block, live.seq, live.complete) == ("election", False, 0, False)
@@ -115,7 +116,8 @@ async def test_election_is_not_streamed_again_without_progress(server: Served, m
     history, marker = server.controller.history, RequestEvent(action="mark", target="", outcome="done")
     async with open_stream(server, "?kinds=election,request") as blocks:
         await blocks.next()
-        await server.controller.create_topic("t", assignment={0: (1, 2, 3)})
+        with pytest.raises(ActionTimedOut):
+            await server.controller.create_topic("t", assignment={0: (1, 2, 3)}, timeout_ms=1)
         await server.clock.advance(LIVE_MS)
         history.add(marker)
         before = [await blocks.next()]
