@@ -145,21 +145,18 @@ class Failover(Handlers):
     async def _start_replicas(self) -> None:
         """Move replicas on live brokers to ONLINE; remove those on dead ones from the ISRs before leaders are elected.
 
-        Those on drained brokers serve in the ISRs that they have not left, until the drains go on.
+        Drained brokers receive everything, too, and a StopReplica for what they would follow, see `RequestBatch`. They
+        stay in the ISRs that they have not left until the drains go on.
         """
         cluster = self.cluster
-        row_numbers, brokers = cluster.table.all(), cluster.live_brokers
+        row_numbers = cluster.table.all()
         rows = cluster.table.rows(row_numbers)
-        alive = rows.online(brokers.live)
+        alive = rows.online(cluster.staying)
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
-        if cluster.drained:
-            stopped = rows.online(brokers.registered) & ~alive & ~rows.in_sync
-            states = np.where(stopped, np.uint8(ReplicaState.OFFLINE), states)
         cluster.table.set_replica_states(row_numbers, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        # Drained brokers, too: each receives a StopReplica for all that it would follow.
-        await self.introduce(holders & (brokers.live.ids | (cluster.drained & brokers.registered.ids)), row_numbers)
-        gone = holders - brokers.registered.ids
+        await self.introduce(holders & cluster.staying.ids, row_numbers)
+        gone = holders - cluster.staying.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 
     async def _start_partitions(self) -> None:

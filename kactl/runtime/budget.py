@@ -1,7 +1,7 @@
 """The budget of work: one account for each principal, which all servers charge before the work.
 
-    charge ──▶ is anything left? ──yes──▶ taken ──▶ the work ──▶ `settle`: what it used beyond its price
-                              └──no──▶ Excess: what was exceeded, and when to try again
+`charge` takes the price of a request before its work, or returns an Excess, with the unit and the time to wait.
+`settle` takes afterwards what the work has used beyond its price.
 
 An account is a token bucket. As in Kafka's quotas a charge is accepted while anything is left, and may overdraw, so
 that one request larger than the balance is possible after a pause. A peer whose principal is not known has an account
@@ -108,7 +108,7 @@ class Budget:
         return -balance / self._rates[unit].per_s if balance < 0 else 0.0
 
     def settle(self, account: str, unit: Unit, amount: float) -> None:
-        """Take what a request has used, or give back (a negative amount) what it was charged and has not used."""
+        """Take an amount, whatever is left. A negative one is given back."""
         if not self._is_limited(unit):
             return
         self._left[account, unit] = (self._balance(account, unit) - amount, self._now_s())
