@@ -9,7 +9,8 @@ Objects that hold such things are named to `share`. Before anything else runs in
   it would change at its end. That of uvloop cannot be separated: end such a child by `os._exit`, as `multiprocessing`
   does. A new loop can be run at once.
 
-Programs that are started (`subprocess`, the start methods spawn and forkserver) are not concerned.
+Programs that are started (`subprocess`, the start methods spawn and forkserver) are not concerned; but uvloop runs all
+this in the child that becomes a program of `asyncio.create_subprocess_exec`, too.
 """
 
 import asyncio
@@ -133,6 +134,8 @@ def _begin_child() -> None:
     _process.loops.clear()
     if left is not None:
         left.left = True
+    for loop in loops:
+        _keep_selector(loop)
     for owner in shared:
         try:
             owner._abandon()
@@ -140,6 +143,17 @@ def _begin_child() -> None:
             os.write(2, f"kactl: {owner!r} could not be given up in a forked process: {error!r}\n".encode())
     for loop in loops:
         _separate(loop)
+
+
+def _keep_selector(loop: asyncio.AbstractEventLoop) -> None:
+    """Give the copy of an event loop of uvloop a selector of its own, before tasks are cancelled.
+
+    A cancelled `sock_accept` leaves the selector at once: that of the parent would not notice connections any more. The
+    method is one of uvloop's own tests.
+    """
+    backend = getattr(loop, "_get_backend_id", None)
+    if backend is not None and hasattr(select, "epoll") and not loop.is_closed():
+        _replace(backend(), select.epoll())
 
 
 def _separate(loop: asyncio.AbstractEventLoop) -> None:

@@ -144,3 +144,38 @@ def test_leader_is_not_sent_to_another_process() -> None:
     with pytest.raises(TypeError, match="cannot be sent to another process: send its token"):
         pickle.dumps(leader)
     assert pickle.loads(pickle.dumps(leader.token)) == leader.token
+
+
+# With uvloop, a child that becomes another program runs what is registered for forks before that.
+STARTS_PROGRAMS = """
+import asyncio, sys, anyio, kactl
+async def main():
+    network = kactl.TcpNetwork(listen="127.0.0.1:0", limits=kactl.Limits(handshake_ms=100))
+    async with kactl.Controller(100, network=network):
+        host, _, port = network.address.rpartition(":")
+        for number in range(int(sys.argv[1])):
+            await anyio.to_thread.run_sync(int)  # the loop waits for it, and for connections
+            started = await asyncio.create_subprocess_exec("/bin/true")
+            assert await started.wait() == 0
+            reader, writer = await asyncio.open_connection(host, int(port))
+            async with asyncio.timeout(20):
+                while await reader.read(1_000):  # the controller closes it after the time of a handshake
+                    pass
+            writer.close()
+        print("accepted all", flush=True)
+anyio.run(main, backend_options={"use_uvloop": sys.argv[2] == "uvloop"})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_program_that_is_started_leaves_the_listener_of_its_parent_alone(loop: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_PROGRAMS, "5", loop],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert done.stdout == "accepted all\n", done.stderr
