@@ -9,8 +9,9 @@ for its address, or IPv6 network. Administrators and brokers are charged like al
 """
 
 import enum
+import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.access import Principal
@@ -88,19 +89,38 @@ class Budget:
         Args:
             is_free: the account is charged, and not turned away.
         """
-        if not is_free and (excess := self.excess(account, *amounts)) is not None:
-            return excess
-        for unit, amount in amounts.items():
-            self.settle(account, unit, amount)
-        return None
+        return self.charge_each(account, [*amounts], [(*amounts.values(),)], is_free=is_free)[0]
 
-    def excess(self, account: str, *units: Unit) -> Excess | None:
-        """Returns the unit that has to be waited for longest; None if something is left of all of them."""
-        left = {unit: self._balance(account, unit) for unit in units}
+    def charge_each(
+        self, account: str, units: Sequence[Unit], prices: Sequence[Sequence[float]], *, is_free: bool = False
+    ) -> list[Excess | None]:
+        """Take the prices of the parts of a request, in this order. Returns for each what `charge` would return.
+
+        Args:
+            prices: of each part, one amount for each of the units.
+        """
+        left = [self._balance(account, unit) for unit in units]
+        before, excesses = tuple(left), list[Excess | None]()
+        for price in prices:
+            if not is_free and any(balance < 1 for balance in left):
+                excesses.append(self._excess(units, left))
+                continue
+            excesses.append(None)
+            for position, amount in enumerate(price):
+                left[position] -= amount
+        for unit, balance, rest in zip(units, before, left, strict=True):
+            if rest != balance:
+                self.settle(account, unit, balance - rest)
+        return excesses
+
+    def _excess(self, units: Sequence[Unit], left: Sequence[float]) -> Excess:
+        """Returns the unit that has to be waited for longest."""
         used_up = [
-            Excess(unit, (1 - balance) / self._rates[unit].per_s) for unit, balance in left.items() if balance < 1
+            Excess(unit, (1 - balance) / self._rates[unit].per_s)
+            for unit, balance in zip(units, left, strict=True)
+            if balance < 1
         ]
-        return max(used_up, key=lambda excess: excess.wait_s, default=None)
+        return max(used_up, key=lambda excess: excess.wait_s)
 
     def overdraft_s(self, account: str, unit: Unit) -> float:
         """Returns the time until an account is not overdrawn any more; 0 if it is not."""
@@ -133,7 +153,7 @@ class Budget:
 
     def _balance(self, account: str, unit: Unit) -> float:
         if not self._is_limited(unit):
-            return 1.0
+            return math.inf
         rate, now_s = self._rates[unit], self._now_s()
         left, then_s = self._left.get((account, unit), (rate.burst, now_s))
         return min(rate.burst, left + (now_s - then_s) * rate.per_s)

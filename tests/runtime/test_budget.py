@@ -73,6 +73,18 @@ def test_charge_of_several_units_takes_all_or_nothing() -> None:
     assert budget.overdraft_s("a", Unit.READS) == 0
 
 
+def test_parts_are_charged_in_their_order_until_nothing_is_left() -> None:
+    budget = _budget(Time(), Rate(per_s=1, burst=10))
+
+    excesses = budget.charge_each("a", (Unit.WORK, Unit.READS), [(4, 1), (7, 1), (1, 1), (0, 1)])
+
+    assert excesses == [None, None, Excess(Unit.WORK, 2), Excess(Unit.WORK, 2)]
+    assert budget.overdraft_s("a", Unit.WORK) == 1
+    assert budget.charge("a", {Unit.READS: 1}) is None, "parts that were turned away took nothing"
+    assert budget.charge_each("a", (Unit.WORK,), [(5,), (5,)], is_free=True) == [None, None]
+    assert budget.overdraft_s("a", Unit.WORK) == 11
+
+
 def test_administrator_is_charged_and_not_turned_away() -> None:
     budget = _budget(Time(), Rate(per_s=1, burst=10))
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kactl.errors import ErrorCode
 from kactl.model import TopicRef
 from kactl.runtime.budget import Budget, Excess, Rate, Unit
-from kactl.runtime.prices import KAFKA_PRICES, Price
+from kactl.runtime.prices import KAFKA_PRICES
 
 from .api import Api
 from .api_keys import (
@@ -65,7 +65,7 @@ class Payer(NamedTuple):
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        return (Unit.PARTITIONS, Unit.WORK) if self.has_quotas else (Unit.WORK,)
+        return (Unit.WORK, Unit.PARTITIONS) if self.has_quotas else (Unit.WORK,)
 
 
 class QuotaKeeper:
@@ -116,15 +116,13 @@ class QuotaKeeper:
         part = "topic_names" if api.key == DELETE_TOPICS and request["topic_names"] else "topics"
         rejects = version >= _ERROR_SINCE[api.key]
         ids = self._ids(request[part]) if api.key == DELETE_TOPICS else {}
-        accepted: list[Any] = []
-        errors: list[dict[str, Any]] = []
-        for entry in request[part]:
-            amounts = _amounts(price, self._cost(api.key, entry, ids), payer)
-            excess = self._budget.charge(payer.account, amounts, is_free=payer.is_free or not rejects)
-            if excess is None:
-                accepted.append(entry)
-            else:
-                errors.append(_error(entry, excess))
+        costs = [self._cost(api.key, entry, ids) for entry in request[part]]
+        units = payer.units
+        prices = [(price.partition_ms * cost, cost)[: len(units)] for cost in costs]
+        excesses = self._budget.charge_each(payer.account, units, prices, is_free=payer.is_free or not rejects)
+        charged = list(zip(request[part], excesses, strict=True))
+        accepted = [entry for entry, excess in charged if excess is None]
+        errors = [_error(entry, excess) for entry, excess in charged if excess is not None]
         # Work that was accepted delays later requests, and says nothing about the partitions of this one.
         unit = Unit.PARTITIONS if payer.has_quotas else Unit.WORK
         throttle_ms = 0 if payer.is_free else round(self._budget.overdraft_s(payer.account, unit) * 1000)
@@ -165,11 +163,6 @@ class QuotaKeeper:
             return _bounded(entry["count"] - self._partitions_of(entry["name"]))
         count = len(entry["assignments"]) or entry["num_partitions"]
         return _bounded(self._default if count < 0 else count)
-
-
-def _amounts(price: Price, partitions: int, payer: Payer) -> dict[Unit, float]:
-    amounts = {Unit.PARTITIONS: float(partitions), Unit.WORK: price.partition_ms * partitions}
-    return {unit: amounts[unit] for unit in payer.units}
 
 
 def _bounded(count: int) -> int:

@@ -134,13 +134,13 @@ class Listener(NamedTuple):
 @pytest.fixture(params=[None, "client", "listed"], ids=["without logins", "of a super user", "of another user"])
 async def listener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Listener]:
     if request.param is None:
-        async with serving() as server:
+        async with serving("unpaid") as server:
             yield Listener(server, None, None, None)
         return
     authority = Authority(tmp_path)
     signed = authority.sign("kactl")
     tls = ssl.create_default_context(cafile=str(authority.cert))
-    async with serving("--plain", str(signed.cert), str(signed.key)) as server:
+    async with serving("--plain", str(signed.cert), str(signed.key), "unpaid") as server:
         yield Listener(server, tls, request.param, "broker-3")
 
 

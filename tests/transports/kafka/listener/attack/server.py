@@ -28,6 +28,7 @@ from kactl.cli.serving import collecting
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
+from kactl.runtime.budget import Rate, Unit
 from kactl.sasl import ScramVerifier, Shape, verifier
 from kactl.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
@@ -201,13 +202,16 @@ async def main() -> None:
         if sys.argv[4:] == ["patient"]:
             connection.LOGIN_TIMEOUT_S = _PATIENT_S  # type: ignore[attr-defined]
             limits = limits._replace(first_timeout_s=_PATIENT_S, frame_timeout_s=_PATIENT_S)
+        served = ListenerController(controller)
         make = {"--tls": encrypted, "--plain": with_passwords}.get("".join(sys.argv[1:2]))
         security = {} if make is None else {"INTERNAL": make(*sys.argv[2:4])}
         listener = await stack.enter_async_context(
-            KafkaListener(
-                ListenerController(controller), {"INTERNAL": socket}, ListenerSettings(security=security, limits=limits)
-            )
+            KafkaListener(served, {"INTERNAL": socket}, ListenerSettings(security=security, limits=limits))
         )
+        if "unpaid" in sys.argv:
+            # Their account would let the largest requests wait for minutes.
+            served.budget.limit(Unit.WORK, Rate(0, 0))
+            served.budget.limit(Unit.PARTITIONS, Rate(10_000, 10_000))
         if sys.argv[2:] == ["late"]:
             limit_files()
         # As in `kactl up`: long-lived objects are frozen, and collections wait until the controller has no events.
@@ -254,7 +258,7 @@ def limit_files() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
+    if len(sys.argv) == 2 and sys.argv[1] != "unpaid":
         limit_files()
     # As `kactl`, which uses it where it exists.
     anyio.run(main, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None})
