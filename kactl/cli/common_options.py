@@ -43,6 +43,7 @@ class Settings:
         self.timeout_s = DEFAULT_TIMEOUT_S
         self.quiet = False
         self.verbose = False
+        self.reason = ""  # of a change of this host's files
 
     def update(self, values: dict[str, Any]) -> None:
         """Set the options of a command line; None means not given."""
@@ -88,6 +89,23 @@ class Settings:
         """Print a remark to stderr, unless --quiet is given."""
         if not self.quiet:
             output.echo(text, err=True)
+
+    def finish(self, change: str, changed: str = "", *, dry_run: bool) -> None:
+        """Print the result of a change that no server records, and record it in the system's log with its reason.
+
+        Args:
+            change: such as "revoke x", without secrets.
+            changed: such as "Revoked x."; empty if the command has printed its result.
+        """
+        if dry_run:
+            self.note(f"Would {change}. Nothing was changed.")
+            return
+        import syslog
+
+        syslog.openlog("kactl", syslog.LOG_PID, syslog.LOG_AUTHPRIV)  # as useradd and sudo
+        syslog.syslog(output.harmless(f"user {os.getuid()}: {change}: {self.reason}"))
+        if changed:
+            self.note(changed)
 
     def form(self) -> str:
         """Returns the output format.
@@ -187,8 +205,23 @@ dry_run_option: Final = click.option(
     "--dry-run", is_flag=True, help="Show the effect or check the request; change nothing."
 )
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-# Scripts give --yes to every command that changes the cluster, whether or not it asks.
+# Scripts give --yes to every command that changes something, whether or not it asks.
 never_asks: Final = click.option("--yes", is_flag=True, expose_value=False, help="Accepted; this command does not ask.")
+
+
+def _keep_reason(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    ctx.ensure_object(Settings).reason = _why(ctx, parameter, value)
+
+
+_recorded_reason: Final = click.option(
+    "--reason", metavar="TEXT", callback=_keep_reason, expose_value=False,
+    help="Reason, for the system's log.  [who runs the command, and where]",
+)  # fmt: skip
+
+
+def changes_host(command: _Command) -> _Command:
+    """Add the options of changes to a command that uses no server; its function ends with `Settings.finish`."""
+    return dry_run_option(never_asks(_recorded_reason(command)))
 
 
 def given_file(ctx: click.Context, argument: str | None, option: str | None) -> str | None:

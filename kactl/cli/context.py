@@ -1,5 +1,6 @@
 """`kactl context`: names for servers, and what commands present to them."""
 
+import os
 import sys
 
 import click
@@ -7,7 +8,7 @@ import msgspec
 
 from . import context_file, output
 from .api_client import checked_url
-from .common_options import Settings, local_options, with_options
+from .common_options import Settings, changes_host, local_options, with_options
 from .context_file import Context, Contexts
 from .exits import Exit, Failure
 from .output import NONE
@@ -51,13 +52,15 @@ def current(settings: Settings) -> None:
 
 @context.command(short_help="Make a context the current one.")
 @click.argument("name")
+@changes_host
 @with_options((), server=False)
-def use(settings: Settings, *, name: str) -> None:
+def use(settings: Settings, *, name: str, dry_run: bool) -> None:
     """Make a context the current one, which commands use that name none."""
     contexts = context_file.load()
     server = contexts.named(name).server
-    context_file.save(msgspec.structs.replace(contexts, current=name))
-    settings.note(f"Commands use {server} from now on.")
+    if not dry_run:
+        context_file.save(msgspec.structs.replace(contexts, current=name))
+    settings.finish(f"make {name} the current context", f"Commands use {server} from now on.", dry_run=dry_run)
 
 
 @context.command(short_help="Add a context.")
@@ -71,6 +74,7 @@ def use(settings: Settings, *, name: str) -> None:
 @click.option("--origin", "origins", multiple=True, metavar="URL", help="Server that it may redirect to; repeatable.")
 @click.option("--use", "is_current", is_flag=True, help="Make it the current context.")
 @click.option("--force", is_flag=True, help="Replace a context of this name.")
+@changes_host
 @with_options((), server=False)
 def add(
     settings: Settings,
@@ -85,6 +89,7 @@ def add(
     origins: tuple[str, ...],
     is_current: bool,
     force: bool,
+    dry_run: bool,
 ) -> None:
     """Add a context. The file with all contexts has mode 0600.
 
@@ -107,28 +112,33 @@ def add(
     added = Context(
         server=urls[0],
         token_file=token_file or "",
-        token=_from_stdin() if token_stdin else "",
+        token=_from_stdin() if token_stdin and not dry_run else "",
         ca=ca_file,
         cert=cert,
         key=key,
         origins=tuple(urls[1:]),
     )
     chosen = name if is_current else contexts.current
-    path = context_file.save(Contexts(current=chosen, contexts={**contexts.contexts, name: added}))
-    settings.note(f"Added context {name} to {path}.")
+    path = context_file.path_of(os.environ)
+    if not dry_run:
+        context_file.save(Contexts(current=chosen, contexts={**contexts.contexts, name: added}))
+    settings.finish(f"add context {name} to {path}", f"Added context {name} to {path}.", dry_run=dry_run)
 
 
 @context.command()
 @click.argument("name")
+@changes_host
 @with_options((), server=False)
-def remove(settings: Settings, *, name: str) -> None:
+def remove(settings: Settings, *, name: str, dry_run: bool) -> None:
     """Remove a context. Its token stays valid; see `kactl token revoke`."""
     contexts = context_file.load()
     contexts.named(name)
     left = {each: value for each, value in contexts.contexts.items() if each != name}
     chosen = "" if contexts.current == name else contexts.current
-    context_file.save(Contexts(current=chosen, contexts=left))
-    settings.note(f"Removed context {name}." + (" There is no current context now." if not chosen else ""))
+    if not dry_run:
+        context_file.save(Contexts(current=chosen, contexts=left))
+    removed = f"Removed context {name}." + (" There is no current context now." if not chosen else "")
+    settings.finish(f"remove context {name}", removed, dry_run=dry_run)
 
 
 def _shown(name: str, context: Context, contexts: Contexts) -> dict[str, str | bool]:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from . import output
-from .common_options import Settings, local_options, with_options
+from .common_options import Settings, changes_host, local_options, with_options
 from .config import FILE_DEFAULT
 from .exits import Exit, Failure, invalid_files_explained
 from .output import Cell
@@ -68,6 +68,7 @@ def kafka_user() -> None:
 @click.option("--password-file", metavar="FILE", help="File of mode 0600 with the password.  [asked for]")
 @click.option("--replace", is_flag=True, help="Replace a user that exists.")
 @_places
+@changes_host
 @with_options((), server=False)
 def add(
     settings: Settings,
@@ -79,6 +80,7 @@ def add(
     replace: bool,
     config: str,
     users: str | None,
+    dry_run: bool,
 ) -> None:
     """Add a user with a password, or give it another one (`--replace`)."""
     from kactl.sasl import verifier
@@ -95,12 +97,14 @@ def add(
 
     made: dict[Name, ScramVerifier] = {}
     change(_known(path))  # before the password is asked for
-    password = _password(password_file)
+    mechanisms = tuple(dict.fromkeys(mechanisms))
+    password = "" if dry_run and password_file is None else _password(password_file)
     for mechanism in mechanisms:
         named = cast("Name", mechanism)
         made[named] = verifier(named, password, salt=os.urandom(_SALT_BYTES), iterations=iterations)
-    _changed(path, change)
-    settings.note(f"User:{name} can log in by {', '.join(dict.fromkeys(mechanisms))}.")
+    _changed(path, change, dry_run=dry_run)
+    by = ", ".join(mechanisms)
+    settings.finish(f"add User:{name} with {by} to {path}", f"User:{name} can log in by {by}.", dry_run=dry_run)
 
 
 @kafka_user.command("list")
@@ -119,8 +123,9 @@ def list_(settings: Settings, *, config: str, users: str | None) -> None:
 @kafka_user.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_places
+@changes_host
 @with_options((), server=False)
-def remove(settings: Settings, *, names: tuple[str, ...], config: str, users: str | None) -> None:
+def remove(settings: Settings, *, names: tuple[str, ...], config: str, users: str | None, dry_run: bool) -> None:
     """Remove users. Logins that exist last until they have to be renewed (`kafka.reauth`)."""
 
     def change(known: "dict[str, User]") -> "dict[str, User]":
@@ -129,8 +134,10 @@ def remove(settings: Settings, *, names: tuple[str, ...], config: str, users: st
             raise Failure(f"{', '.join(unknown)}: there is no such user in the file: see `kactl kafka-user list`")
         return {name: user for name, user in known.items() if name not in names}
 
-    _changed(_user_file(config, users), change)
-    settings.note(f"Removed {', '.join(names)}.")
+    path = _user_file(config, users)
+    _changed(path, change, dry_run=dry_run)
+    named = ", ".join(names)
+    settings.finish(f"remove {named} from {path}", f"Removed {named}.", dry_run=dry_run)
 
 
 def _user_file(config: str, users: str | None) -> Path:
@@ -144,11 +151,14 @@ def _user_file(config: str, users: str | None) -> Path:
     return Path(path)
 
 
-def _changed(path: Path, change: "Callable[[dict[str, User]], dict[str, User]]") -> None:
+def _changed(path: Path, change: "Callable[[dict[str, User]], dict[str, User]]", *, dry_run: bool) -> None:
     from kactl.runtime.private_files import locked, make_folder
     from kactl.transports.kafka.listener.user_file import KEY, write_users
 
     with invalid_files_explained():
+        if dry_run:
+            change(_known(path))
+            return
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):

@@ -8,6 +8,7 @@ The authority's key signs programs and is needed for nothing else: keep it off t
 """
 
 import contextlib
+import errno
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from urllib.parse import quote
 
 import click
 
-from .common_options import Settings, with_options
+from .common_options import Settings, changes_host, with_options
 from .exits import Exit, Failure
 
 _RUN_S: Final = 60.0
@@ -58,8 +59,9 @@ def pki() -> None:
     show_default=True,
     help="Days until it expires.",
 )
+@changes_host
 @with_options((), server=False)
-def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
+def init(settings: Settings, *, folder: Path, cluster: str, days: int, dry_run: bool) -> None:
     """Make the authority of a cluster in DIR."""
     if not cluster.strip() or not cluster.isprintable() or len(cluster) > _CLUSTER_MAX:
         raise Failure(
@@ -67,7 +69,10 @@ def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
             Exit.USAGE,
         )
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if dry_run:
+            _check_place(folder)
+        else:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"{folder} cannot be used: {error.strerror}") from None
     cert, key = folder / "ca.pem", folder / "ca.key"
@@ -79,10 +84,12 @@ def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
         "keyUsage=critical,keyCertSign,cRLSign",
     )
     subject = ("-subj", "/CN=kactl authority", "-days", str(days))
-    with _both_or_neither(key, cert) as (new_key, new_cert):
+    with _both_or_neither(key, cert, dry_run=dry_run) as (new_key, new_cert):
         _openssl("req", "-x509", *_KEY, *subject, *usage, "-keyout", new_key, "-out", new_cert)
-        (folder / _CLUSTER).write_text(f"{cluster}\n")
-    settings.note(f"{cert}: the authority of cluster {cluster}. Every program needs this file, and none needs {key}.")
+        if not dry_run:
+            (folder / _CLUSTER).write_text(f"{cluster}\n")
+    made = f"{cert}: the authority of cluster {cluster}. Every program needs this file, and none needs {key}."
+    settings.finish(f"make {cert}, {key}, the authority of cluster {cluster}", made, dry_run=dry_run)
 
 
 @pki.command(short_help="Make a certificate.")
@@ -91,8 +98,9 @@ def init(settings: Settings, *, folder: Path, cluster: str, days: int) -> None:
 @click.option(
     "--days", type=click.IntRange(1, _DAYS_MAX), default=_DAYS, show_default=True, help="Days until it expires."
 )
+@changes_host
 @with_options((), server=False)
-def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days: int) -> None:
+def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days: int, dry_run: bool) -> None:
     """Make a certificate for a program, which may have several identities: controller/1, participant/3.
     user/NAME is for a client of the admin API.
 
@@ -102,7 +110,7 @@ def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days
     name = identities[0].replace("/", "-")
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     _check_new(cert, key)
-    with _both_or_neither(key, cert) as (new_key, new_cert):
+    with _both_or_neither(key, cert, dry_run=dry_run) as (new_key, new_cert):
         request, extensions = new_key.with_name("request"), new_key.with_name("extensions")
         lines = ["subjectAltName=" + ",".join(f"URI:{uri}" for uri in uris), "extendedKeyUsage=serverAuth,clientAuth"]
         lines += ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature"]
@@ -114,7 +122,8 @@ def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days
         authority = ("-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-set_serial", serial)
         days_valid = ("-days", str(days))
         _openssl("x509", "-req", *authority, *days_valid, "-in", request, "-extfile", extensions, "-out", new_cert)
-    settings.note(f"{cert}, {key}: {', '.join(uris)}, for {days} days.")
+    made = f"{cert}, {key}: {', '.join(uris)}, for {days} days"
+    settings.finish(f"make {made}", f"{made}.", dry_run=dry_run)
 
 
 def _uri(folder: Path, identity: str) -> str:
@@ -134,16 +143,33 @@ def _uri(folder: Path, identity: str) -> str:
 
 
 @contextlib.contextmanager
-def _both_or_neither(key: Path, cert: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the files to write. At the end of the block they get their names; if it fails, they are removed."""
+def _both_or_neither(key: Path, cert: Path, *, dry_run: bool) -> Iterator[tuple[Path, Path]]:
+    """Yields the files to write. At the end of the block they get their names.
+
+    If the block fails, or after a dry run, they are removed.
+    """
     try:
-        with tempfile.TemporaryDirectory(dir=key.parent) as made:
+        with tempfile.TemporaryDirectory(dir=None if dry_run else key.parent) as made:
             new_key, new_cert = Path(made) / key.name, Path(made) / cert.name
             yield new_key, new_cert
-            new_key.replace(key)
-            new_cert.replace(cert)
+            if not dry_run:
+                new_key.replace(key)
+                new_cert.replace(cert)
     except OSError as error:
         raise Failure(f"{key.parent} cannot be written: {error.strerror}; choose another folder") from None
+
+
+def _check_place(folder: Path) -> None:
+    """Check that a folder can be created.
+
+    Raises:
+        OSError: as `mkdir` would.
+    """
+    present = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not present.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(present, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _check_new(*paths: Path) -> None:

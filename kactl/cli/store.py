@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from . import output
-from .common_options import FORMS, Settings, with_options
+from .common_options import FORMS, Settings, changes_host, with_options
 from .exits import Exit, Failure
 
 _file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -67,8 +67,9 @@ def backup(settings: Settings, *, file: Path, config: str | None, store: Path | 
 @_file
 @_config
 @_store
+@changes_host
 @with_options(FORMS, server=False)
-def restore(settings: Settings, *, file: Path, config: str | None, store: Path | None) -> None:
+def restore(settings: Settings, *, file: Path, config: str | None, store: Path | None, dry_run: bool) -> None:
     """Put the backup FILE in the place of the store. Everything that uses the store has to be stopped.
 
     The store of before is kept beside it. Controller epochs and leader epochs are raised above all that can have been
@@ -80,15 +81,14 @@ def restore(settings: Settings, *, file: Path, config: str | None, store: Path |
 
     path = _path(config, store)
     try:
-        restored = restored_from(file, path, SystemClock())
+        restored = restored_from(file, path, SystemClock(), dry_run=dry_run)
     except KactlError as error:
         raise Failure(str(error)) from None
     content, replaced = restored.content, None if restored.replaced is None else str(restored.replaced)
     _show(settings, Result(store=str(path), backup=str(file), replaced=replaced, **content._asdict()))
-    settings.note(
-        f"{path} is restored from {file}: {content.topics} topics, {content.partitions} partitions; all epochs are "
-        f"raised by {restored.epochs_ahead} or more."
-    )
+    counts = f"{content.topics} topics, {content.partitions} partitions; all epochs are raised by"
+    done = f"{path} is restored from {file}: {counts} {restored.epochs_ahead} or more."
+    settings.finish(f"restore {path} from {file}", done, dry_run=dry_run)
     if replaced is not None:
         settings.note(f"The store of before is kept as {replaced}.")
     if restored.unread:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from . import output
-from .common_options import Settings, options, with_options
+from .common_options import Settings, changes_host, options, with_options
 from .exits import Exit, Failure, invalid_files_explained, of_system
 from .output import NONE, WARN, Cell
 
@@ -91,6 +91,7 @@ def token() -> None:
 )
 @_output
 @_places
+@changes_host
 @with_options(())
 def create(
     settings: Settings,
@@ -102,6 +103,7 @@ def create(
     file: Path | None,
     config: str | None,
     tokens: str | None,
+    dry_run: bool,
 ) -> None:
     """Create a token, and print it once."""
     from kactl.access.role import Role
@@ -117,7 +119,9 @@ def create(
         made = _new(name, Role.of(role), expires, networks)
         return made, (*records, made.record)
 
-    _changed(_token_file(settings, config, tokens, create=True), change, lambda made: _hand_over(settings, made, file))
+    path = _token_file(settings, config, tokens, create=True)
+    made = _changed(path, change, lambda made: _hand_over(made, file), dry_run=dry_run)
+    _created(settings, path, made, file, dry_run=dry_run)
 
 
 @token.command("list")
@@ -139,8 +143,9 @@ def list_(settings: Settings, *, config: str | None, tokens: str | None) -> None
 @token.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @_places
+@changes_host
 @with_options(())
-def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, tokens: str | None) -> None:
+def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, tokens: str | None, dry_run: bool) -> None:
     """Revoke tokens by id. Requests with them are rejected, and their event streams end, within 3 s."""
 
     def change(records: "tuple[TokenRecord, ...]") -> "tuple[None, tuple[TokenRecord, ...]]":
@@ -149,8 +154,10 @@ def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, toke
             raise Failure(f"{', '.join(unknown)}: there is no such token: see `kactl token list`")
         return None, tuple(record for record in records if record.id not in ids)
 
-    _changed(_token_file(settings, config, tokens), change)
-    settings.note(f"Revoked {', '.join(ids)}.")
+    path = _token_file(settings, config, tokens)
+    _changed(path, change, dry_run=dry_run)
+    named = ", ".join(ids)
+    settings.finish(f"revoke {named} in {path}", f"Revoked {named}.", dry_run=dry_run)
 
 
 @token.command(short_help="Replace a token by one with the same role.")
@@ -160,9 +167,17 @@ def revoke(settings: Settings, *, ids: tuple[str, ...], config: str | None, toke
 )
 @_output
 @_places
+@changes_host
 @with_options(())
 def rotate(
-    settings: Settings, *, name: str, overlap: int, file: Path | None, config: str | None, tokens: str | None
+    settings: Settings,
+    *,
+    name: str,
+    overlap: int,
+    file: Path | None,
+    config: str | None,
+    tokens: str | None,
+    dry_run: bool,
 ) -> None:
     """Create another token with the same name, role, networks and lifetime, and let the old one expire."""
     _check_reader(file, replace=True)
@@ -183,7 +198,9 @@ def rotate(
         ]
         return made, (*kept, made.record)
 
-    _changed(_token_file(settings, config, tokens), change, lambda made: _hand_over(settings, made, file))
+    path = _token_file(settings, config, tokens)
+    made = _changed(path, change, lambda made: _hand_over(made, file), dry_run=dry_run)
+    _created(settings, path, made, file, dry_run=dry_run)
 
 
 # -- the token file ----------------------------------------------------------------------------------------------------
@@ -228,12 +245,16 @@ def _changed(
     path: Path,
     change: "Callable[[tuple[TokenRecord, ...]], tuple[_Made, Iterable[TokenRecord]]]",
     hand_over: Callable[[_Made], None] = lambda made: None,
-) -> None:
+    *,
+    dry_run: bool,
+) -> _Made:
     """Change the token file. The change is undone if the new token cannot be handed over."""
     from kactl.admin.identity.token_file import KEY, read_tokens, write_tokens
     from kactl.runtime.private_files import locked, make_folder
 
     with invalid_files_explained():
+        if dry_run:
+            return change(read_tokens(path) if path.exists() else ())[0]
         if not path.parent.exists():
             make_folder(path.parent, KEY)
         with locked(path, KEY):
@@ -248,6 +269,7 @@ def _changed(
                 else:
                     write_tokens(path, before)
                 raise
+    return made
 
 
 def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") -> "NewToken":
@@ -287,20 +309,25 @@ def _check_reader(file: Path | None, *, replace: bool) -> None:
         raise Failure(f"--output: {file} exists: choose another name, or remove it first", Exit.USAGE)
 
 
-def _hand_over(settings: Settings, made: "NewToken", file: Path | None) -> None:
+def _hand_over(made: "NewToken", file: Path | None) -> None:
     from kactl.runtime.private_files import write_private
 
-    record = made.record
     if file is None:
         click.echo(made.text)
-        settings.note(f"Token {record.id} of {record.name}, role {record.role.label}. It is not shown again.")
         return
     try:
         write_private(file, f"{made.text}\n".encode())
     except OSError as error:
         error.filename = None  # of the temporary file
         raise of_system(error, f"--output: {file}") from None
-    settings.note(f"Token {record.id} of {record.name}, role {record.role.label}, is in {file}.")
+
+
+def _created(settings: Settings, path: Path, made: "NewToken", file: Path | None, *, dry_run: bool) -> None:
+    record = made.record
+    subject = f"of {record.name}, role {record.role.label}"
+    where = ". It is not shown again." if file is None else f", is in {file}."
+    named = "" if dry_run else f"{record.id} "  # the next run draws another one
+    settings.finish(f"add token {named}{subject}, to {path}", f"Token {record.id} {subject}{where}", dry_run=dry_run)
 
 
 def _info(record: "TokenRecord") -> TokenInfo:

@@ -3,7 +3,7 @@
 import anyio
 import click
 
-from .common_options import Settings, with_options
+from .common_options import Settings, changes_host, with_options
 from .exits import Exit, Failure
 
 
@@ -11,8 +11,9 @@ from .exits import Exit, Failure
 @click.option("--config", "file", metavar="FILE", required=True, help="Configuration of `kactl controller`.")
 @click.option("--apply", is_flag=True, help="Change the permissions. Without it they are only counted.")
 @click.option("--open", "opens", is_flag=True, help="Give everybody all rights again, as without zookeeper.set.acl.")
+@changes_host
 @with_options((), server=False)
-def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool) -> None:
+def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool, dry_run: bool) -> None:
     """Protect the nodes of a cluster in ZooKeeper from other clients, as Kafka's zookeeper-security-migration does.
 
     Nodes then belong to the identity in the configuration, which has to be the brokers'. The order of steps: let
@@ -31,14 +32,18 @@ def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool) -> Non
         )
     check_exposure(config, file)
 
+    applied = apply and not dry_run
+
     async def run() -> None:
         async with zookeeper_permissions(config.store) as permissions:
-            done = await permissions.migrate(secure=not opens, apply=apply)
+            done = await permissions.migrate(secure=not opens, apply=applied)
         kind = "open" if opens else "secure"
-        if apply:
+        if applied:
             click.echo(f"{done.changed} of {done.nodes} nodes were changed; all are {kind} now")
         else:
             click.echo(f"{done.changed} of {done.nodes} nodes are not {kind}; --apply changes them")
+        if apply:
+            settings.finish(f"make {done.changed} of {done.nodes} nodes of {file} {kind}", dry_run=dry_run)
 
     try:
         anyio.run(run)

@@ -86,12 +86,12 @@ def back_up(path: Path, copy: Path, clock: Clock) -> BackupContent:
     return content
 
 
-def restore(backup: Path, path: Path, clock: Clock) -> Restored:
+def restore(backup: Path, path: Path, clock: Clock, *, dry_run: bool = False) -> Restored:
     """Put a backup in the place of a database that no process uses; a database that is there is kept beside it.
 
     Sessions and registrations are left out, and controller epoch, leader epochs, versions, broker epochs and producer
     ids are raised above those of the backup, of the database that is replaced, and of all that can have been issued in
-    between.
+    between. A dry run does all of this to a copy, and removes it.
 
     Raises:
         StoreDamaged: the backup is damaged, or not a kactl store. Nothing was changed.
@@ -106,8 +106,8 @@ def restore(backup: Path, path: Path, clock: Clock) -> Restored:
         ahead = epochs_ahead(backup.stat().st_mtime * 1000, clock.now_ms())
         _raise_epochs(new, present.epochs, ahead, clock)
         content = _content(new, clock)
-        replaced = None if present.connection is None else _exchange(new, path, present)
-        if replaced is None:
+        replaced = None if present.connection is None or dry_run else _exchange(new, path, present)
+        if replaced is None and not dry_run:
             os.link(new, path)
     return Restored(content, ahead, replaced, present.unread)
 

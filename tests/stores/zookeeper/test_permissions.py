@@ -198,5 +198,6 @@ async def test_command_counts_changes_and_opens(
 
     count = len([path for path in _permissions(superuser, chroot) if not path.startswith(("/consumers", "/other"))])
     assert await run() == f"{count} of {count} nodes are not secure; --apply changes them\n"
+    assert await run("--apply", "--dry-run") == f"{count} of {count} nodes are not secure; --apply changes them\n"
     assert await run("--apply") == f"{count} of {count} nodes were changed; all are secure now\n"
     assert await run("--open", "--apply") == f"{count} of {count} nodes were changed; all are open now\n"
