@@ -54,21 +54,28 @@ class JarsUnavailable(HarnessError):
 def require_jars() -> str:
     """Returns the class path. Without one the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
     if reason := missing():
-        _refuse(reason)
+        refuse(reason)
     try:
         return class_path()
     except JarsUnavailable as error:
-        _refuse(str(error))
+        refuse(str(error))
 
 
 def require_jars_4() -> str:
     """Returns the class path of Kafka 4; skips or fails like `require_jars`."""
     if reason := _missing(POM_4, FOLDER_4, JAVA_MIN_4):
-        _refuse(reason)
+        refuse(reason)
     try:
         return class_path_4()
     except JarsUnavailable as error:
-        _refuse(str(error))
+        refuse(str(error))
+
+
+def refuse(reason: str) -> NoReturn:
+    """Skip the test that lacks what `reason` names; with KACTL_REQUIRE_INTEROP=1 it fails."""
+    if os.environ.get(REQUIRE) == "1":
+        pytest.fail(f"{reason}; {REQUIRE}=1 forbids to skip", pytrace=False)
+    pytest.skip(reason)
 
 
 def missing() -> str | None:
@@ -178,12 +185,6 @@ def fetch(pom: Path, folder: Path) -> list[Path]:
                 names = _run_maven(pom, folder)
                 _write_stamp(folder, digest, names)
     return [folder / name for name in names]
-
-
-def _refuse(reason: str) -> NoReturn:
-    if os.environ.get(REQUIRE) == "1":
-        pytest.fail(f"{reason}; {REQUIRE}=1 forbids to skip", pytrace=False)
-    pytest.skip(reason)
 
 
 @cache

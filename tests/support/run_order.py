@@ -16,6 +16,7 @@ FOLDERS: Final = ("tests/interop/acceptance/", "tests/interop/", "tests/forensic
 ALONE: Final = (
     "tests/interop/test_secure_cluster.py",
     "tests/interop/test_compat.py",
+    "tests/interop/test_first_use.py",
     "tests/interop/old_brokers/test_versions.py",
     "tests/interop/old_brokers/test_mixed.py",
 )
@@ -29,6 +30,7 @@ SLOWEST: Final = (
     "tests/forensics/",
     "tests/interop/test_secure_cluster.py",
     "tests/interop/test_compat.py",
+    "tests/interop/test_first_use.py",
     "tests/test_walkthrough.py",
     "tests/contracts/test_participants.py",
     "tests/contracts/test_participants_servers.py",

@@ -1,0 +1,1 @@
+"""Program of a client in Python; those in Java and Go are beside it."""
