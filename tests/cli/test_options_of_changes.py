@@ -214,7 +214,8 @@ def test_change_of_files_is_in_the_log_of_the_system(keep: Path, tmp_path: Path)
         log.settimeout(STOP_S)
         log.bind(str(tmp_path / "log"))
         # Temporary files may be below /dev.
-        moved = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && mount --move /mnt /dev/shm"
+        moved = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm"
+        moved += " && mount --move /mnt /dev/shm"
         shell = f'{moved} && mknod /dev/null c 1 3 && ln -s {tmp_path}/log /dev/log && exec "$@"'
         command = ("unshare", "--mount", "sh", "-c", shell, "sh", *KACTL, "kafka-user", "add")
         arguments = ("--password-file", keep / "password", "--users", tmp_path / "users.json", "--reason", "new\nadmin")
