@@ -16,18 +16,9 @@ from tests.support import tree
 FOLDER: Final = Path(__file__).with_name("corpus")
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 PATHS: Final = sorted(FOLDER.glob("*.json"))
-# Scripts with a moment that the code does not have any more since their recording: more requests precede it, or it is
-# handled in another order, and near which `tests.sim.retime` finds none. One that finds it again leaves the list.
-MOVED: Final = frozenset({"LIV-03-0006"})
-_MOVED: Final = pytest.mark.xfail(reason="the recorded moment has moved: search for the mutant again", strict=True)
 # A livelock takes 100,000 steps to fail: `make truth`.
 ENTRIES: Final = [
-    pytest.param(
-        path,
-        id=path.stem,
-        marks=[pytest.mark.long] * path.match("LIV-09-*.json") + [_MOVED] * (path.stem in MOVED),
-    )
-    for path in PATHS
+    pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.match("LIV-09-*.json")) for path in PATHS
 ]
 
 

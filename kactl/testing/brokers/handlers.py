@@ -162,6 +162,10 @@ class SimulatedHandler(PartitionHandler):
                         await application.fail(self.partition, failure)
                     failure = None
                     await application._sleep(application.rng.uniform(0, CHECK_MS))
+            except Exception:
+                # It does not serve any more, until it is started again. A cancellation has an order that follows.
+                application.roles.pop(self.partition, None)
+                raise
             finally:
                 await application.clean_up()
 
