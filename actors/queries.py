@@ -10,13 +10,13 @@ from kactl.machines.deletion import Waiting, waiting
 from kactl.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion, explain_partition
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
-from kactl.messages.log import KINDS, AnyEvent, ElectionEvent
+from kactl.messages.log import KINDS, AnyEvent, ControllerEvent, ElectionEvent
 from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 from kactl.state.cluster import Cluster
 from kactl.state.replica_reports import ReplicaReport
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_traces import RECORDS_MAX
-from kactl.telemetry.terms import Term
+from kactl.telemetry.terms import ENDED_UNSEEN, Term
 
 from .controller import ControllerLoop
 from .event_stats import QueueView
@@ -80,7 +80,22 @@ class Queries:
         """
         self.loop.traces.restore(elections)
         self.history.restore(events, orderly=orderly)
-        self.loop.controllership.terms.restore(terms)
+        self.loop.controllership.terms.restore(map(self._ended, terms))
+
+    def _ended(self, term: Term) -> Term:
+        """Returns a term of an earlier process, ended. An end that was not logged is logged now, for all later ones."""
+        if term.ended_ms is not None:
+            return term
+        event = self.history.add(
+            ControllerEvent(
+                what="ended",
+                controller_id=term.controller_id,
+                cause=ENDED_UNSEEN,
+                controller_epoch=term.epoch,
+                began_ms=term.began_ms,
+            )
+        )
+        return msgspec.structs.replace(term, ended_ms=event.time_ms, cause=ENDED_UNSEEN)
 
     def controllerships(self) -> list[Term]:
         """Returns the controllerships that this instance has observed, the oldest first."""

@@ -20,7 +20,7 @@ EPOCH_DURING_DELETE: Final = -2  # only sent, as the leader epoch of a StopRepli
 NO_BROKER: Final = -1
 NO_VERSION: Final = -1  # version of an entry that is not stored yet
 ZERO_ID: Final = bytes(16)  # a topic without an id
-# Of a drain: the end of the year 9999, the last moment that a calendar can show.
+# Of an order with a time limit: the end of the year 9999, the last moment that a calendar can show.
 UNTIL_MS_MAX: Final = 253_402_300_799_999
 
 # The most partitions of one topic: its stored entry must fit into ZooKeeper's limit for one node.
@@ -304,13 +304,8 @@ class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         """Returns by whom the broker was drained, since and until when, and why."""
-        parts = [f"by {self.by}"] if self.by else []
-        parts.append(f"since {_utc(self.since_ms)}")
-        if self.until_ms is not None:
-            parts.append(f"until {_utc(self.until_ms)}")
-        if self.ends_with_registration:
-            parts.append("until it registers anew")
-        return ", ".join(parts) + (f": {self.reason}" if self.reason else "")
+        until = "" if self.until_ms is None else _utc(self.until_ms)
+        return order_text(self.by, _utc(self.since_ms), until, self.reason, until_restart=self.ends_with_registration)
 
     @property
     def ends_with_registration(self) -> bool:
@@ -321,6 +316,17 @@ class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.until_ms is not None and self.until_ms <= now_ms:
             return True
         return broker is not None and self.ends_with_registration and broker.epoch != self.broker_epoch
+
+
+def order_text(by: str, since: str, until: str, reason: str, *, until_restart: bool = False) -> str:
+    """Returns by whom something was ordered, since and until when, and why. All but `since` may be empty."""
+    parts = (
+        f"by {by}" if by else "",
+        f"since {since}",
+        f"until {until}" if until else "",
+        "until it registers anew" if until_restart else "",
+    )
+    return ", ".join(filter(None, parts)) + (f": {reason}" if reason else "")
 
 
 def _utc(time_ms: int) -> str:

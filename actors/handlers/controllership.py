@@ -163,12 +163,15 @@ class Controllership(Handlers):
         self.context.links.elected()
         self.history.outages.clear()
         self.elections_won += 1
-        self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=self.clock.now_ms())
+        began_ms = self.clock.now_ms()
+        self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=began_ms)
         try:
             await self._failover.take_over()
             self.ready = True
             self.history.add(
-                ControllerEvent(what="elected", controller_id=self.active_id, controller_epoch=fence.epoch)
+                ControllerEvent(
+                    what="elected", controller_id=self.active_id, controller_epoch=fence.epoch, began_ms=began_ms
+                )
             )
         except ControllerMoved:
             raise
@@ -265,9 +268,13 @@ class Controllership(Handlers):
         self._unclean.stored = None
         if epoch:
             log.info("resigned from epoch %d: %s", epoch, cause)
-            self.terms.resigned(epoch=epoch, cause=cause, now_ms=self.clock.now_ms())
-            self.history.add(
+            event = self.history.add(
                 ControllerEvent(
-                    what="resigned", controller_id=self.cluster.controller_id, cause=cause, controller_epoch=epoch
+                    what="resigned",
+                    controller_id=self.cluster.controller_id,
+                    cause=cause,
+                    controller_epoch=epoch,
+                    began_ms=self.terms.began_ms(epoch),
                 )
             )
+            self.terms.resigned(epoch=epoch, cause=cause, now_ms=event.time_ms)

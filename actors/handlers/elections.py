@@ -37,6 +37,11 @@ _NO_LEADER_REASON = {
     ElectionKind.PREFERRED: "its preferred replica is dead or not in sync",
     ElectionKind.UNCLEAN: "none of its replicas is alive",
 }
+# Why no election is needed; {} is the leader.
+_NOT_NEEDED_REASON = {
+    ElectionKind.PREFERRED: "its preferred replica {} leads it",
+    ElectionKind.UNCLEAN: "its leader {} is alive",
+}
 
 
 class Elections(Handlers):
@@ -130,8 +135,9 @@ async def answer(
     wanted = _electable(rows, asked.election, cluster)
     if asked.partitions is not None:
         async for name, leader in in_pieces(_each(cluster, rows.take(~wanted))):
+            reason = _NOT_NEEDED_REASON[asked.election].format(leader)
             results[name] = ElectionResult(
-                name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", leader, leader
+                name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, reason, leader, leader
             )
     rows = rows.take(wanted)
     leaders, refusals = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, move, rows)

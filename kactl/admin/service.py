@@ -100,7 +100,6 @@ class Service:
     failure_analysis: FailureAnalysis = dataclasses.field(default_factory=FailureAnalysis)
     past: PastStates | None = None
     _view: View | None = None
-    _elected: tuple[int, int | None] = (0, None)
 
     def __post_init__(self) -> None:
         self.progress = ProgressWatch(self.controller.clock)
@@ -199,27 +198,11 @@ class Service:
             )
 
     def since_ms(self) -> int | None:
-        """Returns the time at which this instance became the controller.
-
-        None if it is not the controller, or if the event log no longer holds the election.
-        """
-        epoch = self.controller.cluster.fence.epoch
-        if not self.controller.is_active or not self.controller.loop.controllership.ready:
+        """Returns the time at which this instance became the controller; None if it is not."""
+        loop = self.controller.loop
+        if not loop.is_active or not loop.controllership.ready:
             return None
-        if self._elected[0] != epoch:
-            self._elected = (epoch, self._find_election(epoch))
-        return self._elected[1]
-
-    def _find_election(self, epoch: int) -> int | None:
-        history = self.controller.history
-        seq = history.oldest - 1
-        time_ms = None
-        while seq < history.seq:
-            events, seq = history.read(seq, kinds=("controller",))
-            for event in events:
-                if event.controller_epoch == epoch:
-                    time_ms = event.time_ms
-        return time_ms
+        return loop.controllership.terms.began_ms(self.controller.cluster.fence.epoch)
 
 
 def version() -> str:

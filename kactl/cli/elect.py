@@ -124,6 +124,8 @@ def _row(result: ElectionResult, words: Mapping[str, str]) -> tuple[Cell, ...]:
     effect = words[result.outcome]
     if result.outcome == "failed":
         effect += f": {result.message} ({result.error_name})"
+    elif result.message:
+        effect += f": {result.message}"
     colour = {"ok": GOOD, "failed": BAD}.get(result.outcome, PLAIN)
     name = f"{result.topic}-{result.partition}"
     return name, output.broker(result.previous), output.broker(result.leader), (effect, colour)

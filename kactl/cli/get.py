@@ -21,6 +21,7 @@ from kactl.admin.schema import (
     PartitionInfo,
     TopicInfo,
 )
+from kactl.model import order_text
 
 from . import output
 from .common_options import Settings, options
@@ -313,13 +314,8 @@ def broker_state(item: BrokerInfo) -> Cell:
 
 def drain_text(drain: DrainInfo) -> str:
     """Returns by whom a broker is drained, since and until when, and why."""
-    parts = [f"by {drain.by}"] if drain.by else []
-    parts.append(f"since {output.moment(drain.since_ms)}")
-    if drain.until_ms is not None:
-        parts.append(f"until {output.moment(drain.until_ms)}")
-    if drain.until_restart:
-        parts.append("until it registers anew")
-    return ", ".join(parts) + (f": {drain.reason}" if drain.reason else "")
+    until = "" if drain.until_ms is None else output.moment(drain.until_ms)
+    return order_text(drain.by, output.moment(drain.since_ms), until, drain.reason, until_restart=drain.until_restart)
 
 
 def _queue(item: BrokerInfo) -> Cell:

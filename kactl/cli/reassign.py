@@ -1,6 +1,6 @@
 """`kactl reassign`: plan, start, list, verify and cancel reassignments."""
 
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import click
 import msgspec
@@ -32,6 +32,14 @@ _RUNNING: Final = ("PARTITION", "LEADER", "ISR", "ADDING", "REMOVING", "WAITS FO
 _STANDING: Final = ("PARTITION", "WANTED", "NOW", "STATE")
 # As `-f FILE`.
 _file_argument = click.argument("argument", required=False, metavar="[FILE]")
+
+
+class _How(TypedDict):
+    """Options of every command that changes the cluster."""
+
+    dry_run: bool
+    yes: bool
+    reason: str
 
 
 @click.group()
@@ -146,9 +154,7 @@ def apply(
     named: tuple[str, ...],
     argument: str | None,
     file: str | None,
-    dry_run: bool,
-    yes: bool,
-    reason: str,
+    **how: Unpack[_How],
 ) -> None:
     """Start to move partitions to other replicas; `reassign verify` shows when they are complete.
 
@@ -161,7 +167,7 @@ def apply(
     if not targets:
         settings.note("The plan is empty. Nothing was changed.")
         return
-    _carry_out(settings, targets, dry_run=dry_run, yes=yes, reason=reason)
+    _carry_out(settings, targets, **how)
 
 
 @reassign.command(short_help="Cancel reassignments.")
@@ -180,9 +186,7 @@ def cancel(
     named: tuple[str, ...],
     argument: str | None,
     file: str | None,
-    dry_run: bool,
-    yes: bool,
-    reason: str,
+    **how: Unpack[_How],
 ) -> None:
     """Return partitions to their previous replicas. Replicas that were added are deleted."""
     file = given_file(click.get_current_context(), argument, file)
@@ -199,7 +203,7 @@ def cancel(
         settings.note("No partition is being moved.")
         return
     targets = [ReassignmentTarget(topic=item.topic, partition=item.partition) for item in names]
-    _carry_out(settings, targets, dry_run=dry_run, yes=yes, reason=reason)
+    _carry_out(settings, targets, **how)
 
 
 @reassign.command("list")
@@ -276,10 +280,10 @@ def _standing(item: Standing) -> tuple[Cell, ...]:
     )
 
 
-def _carry_out(settings: Settings, targets: list[ReassignmentTarget], *, dry_run: bool, yes: bool, reason: str) -> None:
-    form = settings.form()
-    request = ReassignmentRequest(partitions=targets, dry_run=dry_run, reason=reason)
-    if not dry_run and not yes:
+def _carry_out(settings: Settings, targets: list[ReassignmentTarget], **how: Unpack[_How]) -> None:
+    form, dry_run = settings.form(), how["dry_run"]
+    request = ReassignmentRequest(partitions=targets, dry_run=dry_run, reason=how["reason"])
+    if not dry_run and not how["yes"]:
         _confirm(settings, request)
     answer = settings.api.post("/v1/reassignments", request, ReassignmentAnswer)
     if form in output.DATA:

@@ -230,7 +230,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
     folder = Path(log_config.folder)
     if log_config.format == "json":
         try:
-            past = await run_in_thread(partial(read_back, folder, now_ms=controller.clock.now_ms()))
+            past = await run_in_thread(read_back, folder)
         except OSError as error:
             _LOG.warning("the state-change log in %s cannot be read, so the event log starts empty: %s", folder, error)
         else:

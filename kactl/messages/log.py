@@ -71,11 +71,18 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
 
 
 class ControllerEvent(Event, frozen=True, kw_only=True, tag="controller"):
-    """The controllership came or went. `what`: elected, resigned."""
+    """The controllership came or went. `what`: elected, resigned, ended.
+
+    It is `ended` where a later process of the instance found that an earlier one had ended without resigning.
+
+    Attributes:
+        began_ms: when the election was won. Its event follows once the takeover is complete. None in older logs.
+    """
 
     what: str
     controller_id: int
     cause: str = ""
+    began_ms: int | None = None
 
 
 class BrokerEvent(Event, frozen=True, kw_only=True, tag="broker"):

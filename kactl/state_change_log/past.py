@@ -18,7 +18,7 @@ import msgspec
 
 from kactl.messages.log import AnyEvent, ControllerEvent, ElectionEvent, Reset, decode
 from kactl.telemetry.event_traces import RECORDS_MAX
-from kactl.telemetry.terms import TERMS_MAX, Term
+from kactl.telemetry.terms import ENDED_UNSEEN, TERMS_MAX, Term
 
 from .segments import paths
 
@@ -28,7 +28,6 @@ EVENTS_MAX: Final = 20_000
 EVENT_BYTES_MAX: Final = 8 << 20
 # Elections are rare among other lines. They are searched for by their first bytes, at some gigabytes a second.
 TERM_BYTES_MAX: Final = 64 << 20
-ENDED_UNSEEN: Final = "the instance ended without giving it up"
 
 CONTROLLER: Final = b'{"kind":"controller",'
 _ELECTION: Final = b'{"kind":"election",'
@@ -40,7 +39,7 @@ class Past(NamedTuple):
 
     Attributes:
         events: the newest ones; numbers ascend.
-        terms: the newest ones, oldest first; all have ended.
+        terms: the newest ones, oldest first. The last has no end if the log has none.
         orderly: whether the last run logged everything up to its end.
         skipped: how many lines could not be read, or were out of order.
         elections: the newest ones, oldest first.
@@ -56,15 +55,11 @@ class Past(NamedTuple):
 def read_back(
     folder: Path,
     *,
-    now_ms: int,
     events_max: int = EVENTS_MAX,
     event_bytes_max: int = EVENT_BYTES_MAX,
     term_bytes_max: int = TERM_BYTES_MAX,
 ) -> Past:
     """Read the log of a folder, which no process writes meanwhile. Called in a thread.
-
-    Args:
-        now_ms: wall clock; taken as the end of a term without an end in the log.
 
     Raises:
         OSError: the log is there and cannot be read.
@@ -81,7 +76,7 @@ def read_back(
             newest.append(event)
     newest.reverse()
     orderly = not newest or _ends_in_order(newest)
-    terms = _terms(folder, term_bytes_max, now_ms)
+    terms = _terms(folder, term_bytes_max)
     elections = tuple(newest_of(folder, ElectionEvent, _ELECTION, term_bytes_max, RECORDS_MAX))
     return Past(_with_resets(newest), terms, orderly, skipped, elections)
 
@@ -114,19 +109,25 @@ def _with_resets(events: list[AnyEvent]) -> list[AnyEvent]:
 # -- controllers -------------------------------------------------------------------------------------------------------
 
 
-def _terms(folder: Path, bytes_max: int, now_ms: int) -> list[Term]:
-    """The controllerships of this instance."""
+def _terms(folder: Path, bytes_max: int) -> list[Term]:
+    """The controllerships of this instance.
+
+    Each begins and ends with the times that it had while the instance was running, since those are in the log.
+    """
     events = newest_of(folder, ControllerEvent, CONTROLLER, bytes_max, 2 * TERMS_MAX)
     terms: list[Term] = []
     for event in events:
-        if event.what == "elected":
-            if terms and terms[-1].ended_ms is None:
-                terms[-1] = _ended(terms[-1], event.time_ms, ENDED_UNSEEN)
-            terms.append(Term(event.controller_epoch, event.controller_id, event.time_ms, ours=True))
-        elif terms and terms[-1].epoch == event.controller_epoch and terms[-1].ended_ms is None:
-            terms[-1] = _ended(terms[-1], event.time_ms, event.cause)
-    if terms and terms[-1].ended_ms is None:
-        terms[-1] = _ended(terms[-1], now_ms, ENDED_UNSEEN)
+        began_ms = event.time_ms if event.began_ms is None else event.began_ms
+        ends = event.what != "elected"
+        if terms and terms[-1].ended_ms is None:
+            if ends and terms[-1].epoch == event.controller_epoch:
+                terms[-1] = _ended(terms[-1], event.time_ms, event.cause)
+                continue
+            terms[-1] = _ended(terms[-1], began_ms, ENDED_UNSEEN)
+        # An end without an election: the takeover has failed, or the line of the election is lost.
+        if not ends or event.began_ms is not None:
+            term = Term(event.controller_epoch, event.controller_id, began_ms, ours=True)
+            terms.append(_ended(term, event.time_ms, event.cause) if ends else term)
     return terms[-TERMS_MAX:]
 
 

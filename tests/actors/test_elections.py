@@ -59,7 +59,8 @@ async def test_partition_with_its_preferred_leader_needs_no_election() -> None:
 
         answered = await run_election(w, PREFERRED, "t-0")
 
-        assert answered["t-0"] == ElectionResult("t", 0, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", 1, 1)
+        reason = "its preferred replica 1 leads it"
+        assert answered["t-0"] == ElectionResult("t", 0, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, reason, 1, 1)
         assert await w.stored("t-0") == (1, 0, (1, 2))
 
 
@@ -116,7 +117,9 @@ async def test_partition_with_a_live_leader_needs_no_unclean_election() -> None:
         await w.create("t", [[1, 2]])
         await w.stop(1)
 
-        assert (await run_election(w, UNCLEAN, "t-0"))["t-0"].error is ErrorCode.ELECTION_NOT_NEEDED
+        answered = (await run_election(w, UNCLEAN, "t-0"))["t-0"]
+
+        assert (answered.error, answered.message) == (ErrorCode.ELECTION_NOT_NEEDED, "its leader 2 is alive")
         assert await w.stored("t-0") == (2, 1, (2,))
 
 

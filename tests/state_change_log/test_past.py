@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import pytest
@@ -26,14 +25,12 @@ from kactl.messages.log import (
 from kactl.model import PartitionState, ReplicaState
 from kactl.participant.group import Participants
 from kactl.state_change_log.keeper import as_json, as_kafka
-from kactl.state_change_log.past import ENDED_UNSEEN, Past, read_back
+from kactl.state_change_log.past import Past, read_back
 from kactl.state_change_log.segments import NAME, Segments
-from kactl.telemetry.terms import TERMS_MAX, Term
+from kactl.telemetry.terms import ENDED_UNSEEN, TERMS_MAX, Term
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
-
-NOW_MS: Final = 9_000
 
 
 def stamped(event: AnyEvent, seq: int, *, time_ms: int = 0, epoch: int = 1) -> AnyEvent:
@@ -60,7 +57,7 @@ def write_lines(folder: Path, events: Sequence[AnyEvent], *, bytes_max: int = 1 
 
 
 def read_past(folder: Path, **bounds: int) -> Past:
-    return read_back(folder, now_ms=NOW_MS, **bounds)
+    return read_back(folder, **bounds)
 
 
 def test_every_kind_of_event_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -178,7 +175,7 @@ def test_terms_are_found_before_many_other_events(tmp_path: Path) -> None:
     assert len(past.events) == 10
     assert past.terms == [
         Term(1, 5, 1, 9, "a later controller was elected", ours=True),
-        Term(4, 5, 20, NOW_MS, ENDED_UNSEEN, ours=True),
+        Term(4, 5, 20, ours=True),
     ]
 
 
@@ -188,6 +185,20 @@ def test_term_without_an_end_ends_with_the_next(tmp_path: Path) -> None:
     assert [(term.epoch, term.ended_ms, term.cause) for term in read_past(tmp_path).terms] == [
         (1, 50, ENDED_UNSEEN),
         (2, 60, "asked to resign"),
+    ]
+
+
+def test_terms_have_the_times_of_their_elections(tmp_path: Path) -> None:
+    won = stamped(ControllerEvent(what="elected", controller_id=5, began_ms=3), 50)
+    failed = stamped(ControllerEvent(what="resigned", controller_id=5, cause="failed", began_ms=70), 75, epoch=2)
+    next_won = stamped(ControllerEvent(what="elected", controller_id=5, began_ms=90), 95, epoch=3)
+    write_lines(tmp_path, [won, failed, next_won, stamped(next_won, 130, epoch=4)])
+
+    assert [(term.epoch, term.began_ms, term.ended_ms) for term in read_past(tmp_path).terms] == [
+        (1, 3, 70),
+        (2, 70, 75),
+        (3, 90, 90),
+        (4, 90, None),
     ]
 
 

@@ -19,11 +19,16 @@ class Event(Answer, frozen=True, tag_field="kind"):
 
 
 class ControllerEvent(Event, frozen=True, tag="controller"):
-    """The controller was elected or resigned. `what`: elected, resigned."""
+    """The controller was elected or resigned. `what`: elected, resigned, ended.
+
+    It is `ended` where a later process of the instance found that an earlier one had ended without resigning.
+    `began_ms`: when the election was won, in milliseconds since 1970; null in events of older versions.
+    """
 
     what: str
     controller_id: int
     cause: str
+    began_ms: int | None = None
 
 
 class BrokerEvent(Event, frozen=True, tag="broker"):

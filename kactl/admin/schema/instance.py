@@ -34,7 +34,7 @@ class ControllerInfo(Answer, frozen=True):
         active_id: the controller as far as this instance knows; null if there is none.
         ready: this instance is the controller and its takeover is complete.
         epoch: the controller epoch of this instance; 0 if it is not the controller.
-        since_ms: when it became the controller; null if it is not, or the event log no longer holds the election.
+        since_ms: when it became the controller; null if it is not.
         state, state_number: the controller's current work, with Kafka's names and numbers.
         changes: number of elections this instance has won since it started.
         queue_size: events that wait.
@@ -87,7 +87,7 @@ class ClusterInfo(Answer, frozen=True):
 
     Attributes:
         node_id: of this instance; `is_active`: it is the controller.
-        since_ms: when it became the controller; null if it is not, or the event log no longer holds the election.
+        since_ms: when it became the controller; null if it is not.
         status: the worst result of the checks: `healthy`; `degraded` by a warning or an unknown figure; `unhealthy`.
         checks: always the same checks, in the same order.
         brokers: registered brokers; `brokers_dead`: brokers with replicas that are not registered.
