@@ -67,9 +67,11 @@ class Answers:
                 await self._until_complete(waiting, self._loop.cluster.fence.epoch, ready)
         except TimeoutError:
             return {
-                name: ActionTimedOut(f"electing leaders for topic {name}", timeout_ms, "; ".join(progress.reasons))
+                name: ActionTimedOut(
+                    f"electing leaders for topic {name}", timeout_ms, "; ".join(progress.reasons), progress.partitions
+                )
                 for name, topic in waiting.items()
-                if (progress := self._progress(topic, ready)).waiting or topic.queued
+                if (progress := self._progress(topic, ready, explained=True)).waiting or topic.queued
             }
         except NotController as moved:
             return dict.fromkeys(waiting, moved)
@@ -100,10 +102,10 @@ class Answers:
     def _is_complete(self, topic: _Topic, ready: bool) -> bool:
         return topic.epochs is not None and not self._progress(topic, ready).waiting
 
-    def _progress(self, topic: _Topic, ready: bool) -> TopicProgress:
-        queued = topic.queued or self._channels.queued
+    def _progress(self, topic: _Topic, ready: bool, *, explained: bool = False) -> TopicProgress:
+        delivery = self._channels.delivery(topic.queued or self._channels.queued)
         return progress_of(
-            self._cluster, topic.name, count=topic.count, delivery=self._channels.delivery(queued), ready=ready
+            self._cluster, topic.name, count=topic.count, delivery=delivery, ready=ready, explained=explained
         )
 
     async def elected(self, results: list[ElectionResult], timeout_ms: float) -> list[ElectionResult]:

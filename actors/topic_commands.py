@@ -7,7 +7,7 @@ from kactl.clock import Clock
 from kactl.config.topic import check_overrides
 from kactl.errors import BadRequest, NotFound, StoreUnavailable
 from kactl.machines.placement import topic_rules
-from kactl.machines.topic_progress import missing_brokers
+from kactl.machines.topic_progress import missing_brokers, progress_of
 from kactl.messages import arguments
 from kactl.messages.admin import (
     ControllerRequest,
@@ -16,7 +16,7 @@ from kactl.messages.admin import (
     TopicDeletionRequested,
     TopicProgress,
 )
-from kactl.messages.topic_requests import WaitFor, ensure_request, is_ready
+from kactl.messages.topic_requests import WaitFor, checked_wait, ensure_request
 from kactl.model import TopicRef
 from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
@@ -69,7 +69,7 @@ class TopicCommands:
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
         dry_run: bool = False,
-        wait: WaitFor = "acknowledged",
+        wait: WaitFor = "led",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> TopicRef:
         """Create a topic, and wait until it can be used.
@@ -78,16 +78,17 @@ class TopicCommands:
 
         Args:
             assignment: replicas by partition from 0 on, in place of `partitions` and `replication_factor`.
-            wait: `acknowledged`: each partition has a leader that has acknowledged its order, and every broker that
-                can be reached knows the topic. `ready`: each leader serves, too; see `wait_ready`.
+            wait: `stored`: the topic is stored, and the controller knows it. `led`: each partition has a leader that
+                has acknowledged its order, and every broker that can be reached knows the topic. `ready`: each leader
+                serves, too; see `wait_ready`.
             timeout_ms: 0 does not wait.
 
         Raises:
             BadRequest, TopicExists: nothing was changed.
-            ActionTimedOut: the topic exists, and is not complete yet; the error names the first partitions and what
-                they wait for.
+            ActionTimedOut: the topic exists, and is not complete yet; `partitions` of the error has what each partition
+                waits for that is not complete.
         """
-        ready = is_ready(wait)
+        wait = checked_wait(wait)
         placed = None if assignment is None else await _off_loop(arguments.assignments, assignment)
         asked = TopicCreationRequested(
             arguments.text(topic, "topic"),
@@ -100,7 +101,7 @@ class TopicCommands:
         ref = cast(TopicRef, await self.ask(asked))
         if not dry_run and timeout_ms:
             count = len(asked.assignment) if asked.assignment is not None else asked.partitions or 1
-            await self._complete(topic, count, timeout_ms, ready=ready)
+            await self._complete(topic, count, timeout_ms, wait)
         return ref
 
     async def ensure_topic(
@@ -111,18 +112,19 @@ class TopicCommands:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
-        wait: WaitFor = "acknowledged",
+        wait: WaitFor = "stored",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
-        """Create a topic unless it exists, and wait until it can be used, as `create_topic` does.
+        """Create a topic unless it exists, and wait until it is stored and the controller knows it.
 
         This also waits until the brokers of `assignment`, or enough others, can be used: they are registered, have
-        linked, and are neither drained nor shutting down. A topic that exists is not changed, and its leaders only have
-        to be registered, unless `wait` is `ready`.
+        linked, and are neither drained nor shutting down. A topic that exists is not changed.
 
         Args:
             partitions: 1 if neither this nor `assignment` is given.
             replication_factor: all live brokers, up to 3, if neither this nor `assignment` is given.
+            wait: see `create_topic`. For `led`, the leaders of a topic that exists only have to be registered. One
+                partition that no replica can serve does not delay a program that waits for neither `led` nor `ready`.
 
         Returns:
             whether this call has created it.
@@ -130,10 +132,10 @@ class TopicCommands:
         Raises:
             TopicExists: with another number of partitions, or it is being deleted.
             BadRequest: nothing was changed.
-            ActionTimedOut: see `create_topic`.
+            ActionTimedOut: see `create_topic`; or too few brokers can be used, and the topic does not exist.
         """
         asked = ensure_request(topic, partitions, replication_factor, assignment, config, wait)
-        created, action = False, f"electing leaders for topic {topic}"
+        created, action = False, f"{'electing leaders for' if asked.led else 'creating'} topic {topic}"
         until_ms = self.clock.monotonic_ms() + timeout_ms
         while True:
             progress = cast(TopicProgress, await self.ask(asked))
@@ -142,7 +144,7 @@ class TopicCommands:
                 return created
             rest_ms = max(0, round(until_ms - self.clock.monotonic_ms()))
             if created or self.cluster.table.topic(topic) is not None:
-                await self._complete(topic, asked.count, rest_ms, ready=asked.ready)
+                await self._complete(topic, asked.count, rest_ms, checked_wait(wait))
                 return created
             await self.answers.until(
                 lambda: not missing_brokers(self.cluster, asked),
@@ -165,11 +167,18 @@ class TopicCommands:
             ActionTimedOut: with the first partitions that have no such leader, and what they wait for.
         """
         name, count = arguments.text(topic, "topic"), arguments.whole(partitions, "partitions")
-        await self._complete(name, count, timeout_ms, ready=True)
+        await self._complete(name, count, timeout_ms, "ready")
 
-    async def _complete(self, topic: str, count: int, timeout_ms: int, *, ready: bool = False) -> None:
-        """Raises ActionTimedOut or NotController unless a topic is complete in time; see `Answers`."""
-        for error in (await self.answers.complete({topic: count}, timeout_ms, ready=ready)).values():
+    async def _complete(self, topic: str, count: int, timeout_ms: int, wait: WaitFor) -> None:
+        """Raises ActionTimedOut or NotController unless a topic is as far as requested in time; see `Answers`."""
+        if wait == "stored":
+
+            def unread() -> str:
+                return "; ".join(progress_of(self.cluster, topic, count=count, led=False).reasons)
+
+            await self.answers.until(lambda: not unread(), f"reading topic {topic}", timeout_ms, reason=unread)
+            return
+        for error in (await self.answers.complete({topic: count}, timeout_ms, ready=wait == "ready")).values():
             raise error
 
     async def topic_config(self, topic: str) -> dict[str, str]:
@@ -246,7 +255,7 @@ class TopicCommands:
         *,
         assignment: Sequence[Iterable[int]] | None = None,
         dry_run: bool = False,
-        wait: WaitFor = "acknowledged",
+        wait: WaitFor = "led",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         """Add partitions to a topic, and wait until all of them can be used.
@@ -261,11 +270,11 @@ class TopicCommands:
             NotFound, BadRequest, BeingDeleted, ReassignmentRunning: nothing was changed.
             ActionTimedOut: the partitions exist, and are not complete yet; see `create_topic`.
         """
-        ready, count = is_ready(wait), arguments.whole(count, "count")
+        wait, count = checked_wait(wait), arguments.whole(count, "count")
         placed = None if assignment is None else await _off_loop(_placed, assignment)
         await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
-            await self._complete(topic, count, timeout_ms, ready=ready)
+            await self._complete(topic, count, timeout_ms, wait)
 
 
 def _placed(assignment: Sequence[Iterable[int]]) -> tuple[tuple[int, ...], ...]:

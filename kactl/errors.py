@@ -7,6 +7,7 @@ A rejection that is normal in operation (a lost race for one row, no live replic
 """
 
 import enum
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -637,15 +638,19 @@ class ActionTimedOut(KactlError):
 
     Args:
         reason: what it waits for, and the remedy; may be empty.
+        partitions: of a topic: what each partition waits for that is not as requested. The others are.
     """
 
     remedy = Remedy.READ_BACK
     code = ErrorCode.REQUEST_TIMED_OUT
     http_status = 504
 
-    def __init__(self, what: str, timeout_ms: float, reason: str = "") -> None:
+    def __init__(
+        self, what: str, timeout_ms: float, reason: str = "", partitions: Mapping[int, str] | None = None
+    ) -> None:
         rest = f": {reason}" if reason else "; look again, or give it more time"
         super().__init__(f"{what} has taken more than {timeout_ms:g} ms{rest}")
         self.what = what
         self.timeout_ms = timeout_ms
         self.reason = reason
+        self.partitions: dict[int, str] = dict(partitions or {})

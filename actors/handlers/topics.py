@@ -223,7 +223,7 @@ class TopicEvents(Handlers):
             remedy = f", or add some: kactl topic add-partitions {name} --partitions {event.count}"
             asked = f"It has {count} partitions, and {event.count} were requested: ensure it with partitions={count}"
             raise TopicExists(name, asked + (remedy if event.count > count else ""))
-        if known is None or name in awaited:
+        if event.led and (known is None or name in awaited):
             until_ms = self.clock.monotonic_ms() + AWAITED_MS
             awaited[name] = awaited.get(name, AwaitedTopic(until_ms))._replace(until_ms=until_ms)
         if known is None and (missing := missing_brokers(self.cluster, event)):
@@ -242,9 +242,16 @@ class TopicEvents(Handlers):
                 log.info("topic %s is stored already, and has not been read yet", name)
         delivery = self._delivery(name, event.count) if name in awaited else None
         progress = progress_of(
-            self.cluster, name, count=event.count, created=created, delivery=delivery, ready=event.ready
+            self.cluster,
+            name,
+            count=event.count,
+            created=created,
+            delivery=delivery,
+            ready=event.ready,
+            led=event.led,
+            explained=event.explained,
         )
-        if progress.waiting:
+        if progress.waiting or not event.led:
             return progress
         if delivery is not None and self.context.answers_wait():
             # A leader may have refused.

@@ -37,10 +37,10 @@ from .partition_files import ids
 
 wait_option = click.option(
     "--wait",
-    type=click.Choice(["acknowledged", "ready"]),
-    default="acknowledged",
-    help="Wait for leaders that have acknowledged their orders and for brokers that know them, or for leaders whose "
-    "handlers lead.  [acknowledged]",
+    type=click.Choice(["stored", "led", "ready", "acknowledged"]),
+    default="led",
+    help="Wait until the controller knows the topic, for leaders that have acknowledged their orders and for brokers "
+    "that know them (the earlier name is acknowledged), or for leaders whose handlers lead.  [led]",
 )
 
 

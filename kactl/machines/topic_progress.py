@@ -1,6 +1,7 @@
 """Progress of topics towards leaders that serve, and towards brokers that know of them."""
 
 from collections.abc import Callable, Collection
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from .shortage import too_few, unusable
 
 # As many as an error message can name.
 NAMED_MAX: Final = 5
+# Partitions whose reasons are found at once, some 50 microseconds each. The others refer to `explain`.
+EXPLAINED_MAX: Final = 200
 
 
 class Delivery(NamedTuple):
@@ -61,6 +64,8 @@ def progress_of(
     created: bool = False,
     delivery: Delivery | None = None,
     ready: bool = False,
+    led: bool = True,
+    explained: bool = False,
 ) -> TopicProgress:
     """Returns which partitions of a topic wait for a leader, or for its acknowledgement, and which brokers are behind.
 
@@ -69,25 +74,32 @@ def progress_of(
         created: as the result states it.
         delivery: of the orders to the leaders. None: leaders only have to be registered.
         ready: leaders also have to serve; see `_serving`.
+        led: False if the partitions only have to be known.
+        explained: the result has a reason for each partition that waits.
     """
     rows = _rows_of(cluster, topic)
     if rows is None:
         return TopicProgress(created, count, (f"topic {topic} is not known to the controller",))
     if len(rows) < count:
         return TopicProgress(created, count - len(rows), ("its partitions have not been read from the store",))
+    if not led:
+        return TopicProgress(created, 0)
     silent = frozenset(delivery.behind(True)) if delivery else frozenset[int]()
-    led = cluster.live_brokers.registered[rows.leader] & ~np.isin(rows.leader, list(silent))
+    complete = cluster.live_brokers.registered[rows.leader] & ~np.isin(rows.leader, list(silent))
     if ready:
-        led &= _serving(cluster, rows)
-    waiting = np.flatnonzero(~led)
+        complete &= _serving(cluster, rows)
+    waiting = np.flatnonzero(~complete)
     last_error = delivery.last_error if delivery else lambda broker: ""
-    reasons = [
+    named = [
         _reason(cluster, TopicPartition(topic, int(rows.partition[row])), int(rows.leader[row]), silent, last_error)
-        for row in waiting[:NAMED_MAX].tolist()
+        for row in waiting[: EXPLAINED_MAX if explained else NAMED_MAX].tolist()
     ]
+    reasons = named[:NAMED_MAX]
+    numbers = rows.partition[waiting].tolist() if explained else []
+    partitions = dict(zip_longest(numbers, named if explained else [], fillvalue="`kactl explain` has the reason"))
     uninformed = sorted({*delivery.behind(False)} - {*rows.leader.tolist()}) if delivery else []
     reasons += [f"broker {broker} {_silent('the metadata', last_error(broker))}" for broker in uninformed[:NAMED_MAX]]
-    return TopicProgress(created, len(waiting) + len(uninformed), tuple(reasons))
+    return TopicProgress(created, len(waiting) + len(uninformed), tuple(reasons), partitions)
 
 
 def _rows_of(cluster: Cluster, topic: str) -> Rows | None:

@@ -171,11 +171,13 @@ class TopicProgress(msgspec.Struct, frozen=True):
         created: the request has created the topic.
         waiting: number of partitions without such a leader, and of brokers that do not know of it.
         reasons: what the first of them wait for.
+        partitions: what each partition waits for, if the request is `explained`.
     """
 
     created: bool
     waiting: int
     reasons: tuple[str, ...] = ()
+    partitions: Mapping[int, str] = {}
 
 
 class TopicEnsureRequested(ControllerRequest, frozen=True):
@@ -186,6 +188,8 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
 
     Attributes:
         ready: leaders with handlers have to lead, too.
+        led: leaders are waited for; otherwise the controller only has to know the topic.
+        explained: the answer has a reason for each partition.
     """
 
     state = ControllerState.TOPIC_CHANGE
@@ -195,6 +199,8 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
     assignment: Mapping[int, Assignment] | None = None
     config: Mapping[str, str] = {}
     ready: bool = False
+    led: bool = True
+    explained: bool = False
 
     @property
     def count(self) -> int:

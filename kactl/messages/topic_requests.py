@@ -1,26 +1,27 @@
 """Requests that ensure topics, from the arguments of the method of controllers and participants."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from kactl.errors import BadRequest
 
 from . import arguments
 from .admin import TopicEnsureRequested
 
-# What a caller waits for: leaders and brokers that have acknowledged their requests, or leaders that serve, too.
-WaitFor = Literal["acknowledged", "ready"]
+# What a caller waits for: a stored topic that the controller knows; leaders and brokers that have acknowledged their
+# requests; or leaders that serve, too. "acknowledged" is an earlier name of "led".
+WaitFor = Literal["stored", "led", "ready", "acknowledged"]
 
 
-def is_ready(wait: str) -> bool:
-    """Returns whether a caller waits for leaders that serve.
+def checked_wait(wait: str) -> WaitFor:
+    """Returns what a caller waits for.
 
     Raises:
         BadRequest: `wait` is no WaitFor.
     """
-    if wait not in ("acknowledged", "ready"):
-        raise BadRequest("wait", f"{wait!r} is unknown: give 'acknowledged' or 'ready'")
-    return wait == "ready"
+    if wait not in get_args(WaitFor):
+        raise BadRequest("wait", f"{wait!r} is unknown: give 'stored', 'led' or 'ready'")
+    return cast(WaitFor, "led" if wait == "acknowledged" else wait)
 
 
 def ensure_request(
@@ -32,6 +33,7 @@ def ensure_request(
     wait: WaitFor,
 ) -> TopicEnsureRequested:
     """Returns the request of `ensure_topic`, with the defaults that do not depend on the cluster."""
+    wait = checked_wait(wait)
     if assignment is None and partitions is None:
         partitions = 1
     return TopicEnsureRequested(
@@ -40,5 +42,6 @@ def ensure_request(
         None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
         None if assignment is None else arguments.assignments(assignment),
         {} if config is None else arguments.settings(config),
-        is_ready(wait),
+        wait == "ready",
+        wait != "stored",
     )

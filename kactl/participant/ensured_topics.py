@@ -1,7 +1,10 @@
 """Topics that a participant ensures at the active controller."""
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
@@ -32,10 +35,10 @@ class TopicRequests:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
-        wait: WaitFor = "acknowledged",
+        wait: WaitFor = "stored",
         timeout_ms: int = 30_000,
     ) -> bool:
-        """Ask the active controller to create a topic unless it exists, and wait for its leaders.
+        """Ask the active controller to create a topic unless it exists, and wait until the controller knows it.
 
         Arguments, result and errors are those of `Controller.ensure_topic`. Until the time limit, this waits for a
         controller that can be reached.
@@ -52,26 +55,28 @@ class TopicRequests:
 async def ensured(
     ask: Callable[[ControllerRequest], Awaitable[Any]], request: TopicEnsureRequested, clock: Clock, timeout_ms: float
 ) -> bool:
-    """Repeat a request until each partition has a leader. Returns whether it has created the topic.
+    """Repeat a request until the topic is as far as requested. Returns whether it has created the topic.
 
     Raises:
-        ActionTimedOut: with the missing leaders, or the reason that no controller could be reached.
+        ActionTimedOut: with the partitions that are not, or the reason that no controller could be reached.
         KactlError: the controller has rejected the request.
     """
     until_ms, created = clock.monotonic_ms() + timeout_ms, False
     while True:
         late = ControllerUnreachable("the controller has sent no response in the rest of the time")
-        # One attempt at least, also without any time.
+        # One attempt at least, also without any time. Reasons for all partitions are only needed for the error.
         rest_ms = max(until_ms - clock.monotonic_ms(), RETRY_MS)
+        last = msgspec.structs.replace(request, explained=rest_ms <= RETRY_MS)
         try:
-            progress: TopicProgress = await limited(clock, rest_ms, lambda: ask(request), late)
+            progress: TopicProgress = await limited(clock, rest_ms, functools.partial(ask, last), late)
         except (ControllerUnreachable, NotController) as error:
-            reason = str(error)
-        else:
-            created |= progress.created
-            if not progress.waiting:
-                return created
-            reason = "; ".join(progress.reasons)
-        if clock.monotonic_ms() >= until_ms:
-            raise ActionTimedOut(f"electing leaders for topic {request.topic}", timeout_ms, reason)
-        await clock.sleep_ms(RETRY_MS)
+            progress = TopicProgress(False, request.count, (str(error),))
+            last = msgspec.structs.replace(last, explained=True)
+        created |= progress.created
+        if not progress.waiting:
+            return created
+        if clock.monotonic_ms() < until_ms:
+            await clock.sleep_ms(RETRY_MS)
+        elif last.explained:
+            action = f"{'electing leaders for' if request.led else 'creating'} topic {request.topic}"
+            raise ActionTimedOut(action, timeout_ms, "; ".join(progress.reasons), progress.partitions)

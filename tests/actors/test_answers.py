@@ -39,7 +39,7 @@ COMMANDS: dict[str, Command] = {
     "grow": lambda controller: controller.grow_topic("old", 2, assignment=[[2, 1]]),
     "delete": lambda controller: controller.delete_topic("old"),
     "elect": lambda controller: controller.elect("preferred", ["old-0"]),
-    "ensure": lambda controller: controller.ensure_topic("new", assignment={0: [1, 2]}),
+    "ensure": lambda controller: controller.ensure_topic("new", assignment={0: [1, 2]}, wait="led"),
 }
 
 
@@ -61,7 +61,7 @@ async def test_commands_wait_for_brokers_without_a_replica(clock: ManualClock, c
 async def test_a_participant_that_ensures_waits_for_other_brokers(clock: ManualClock) -> None:
     async with cluster(clock) as (_, members):
         members.pause(3)
-        ensuring = asyncio.ensure_future(members[1].ensure_topic("new", assignment={0: [1, 2]}))
+        ensuring = asyncio.ensure_future(members[1].ensure_topic("new", assignment={0: [1, 2]}, wait="led"))
         await clock.advance(1_000)
 
         assert not ensuring.done()
@@ -220,6 +220,6 @@ async def test_wait_begins_before_the_topic_exists(clock: ManualClock) -> None:
         await asyncio.wait_for(waiting, 60)
         with pytest.raises(ActionTimedOut, match="topic none is not known"):
             await controller.wait_ready("none", timeout_ms=100)
-        with pytest.raises(BadRequest, match="give 'acknowledged' or 'ready'"):
-            await controller.create_topic("other", partitions=1, replication_factor=1, wait="led")  # type: ignore[arg-type]
+        with pytest.raises(BadRequest, match="give 'stored', 'led' or 'ready'"):
+            await controller.create_topic("other", partitions=1, replication_factor=1, wait="none")  # type: ignore[arg-type]
         assert "other" not in {ref.name for ref in controller.topics()}

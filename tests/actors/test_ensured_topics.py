@@ -27,9 +27,21 @@ class Gated(kactl.Listener):
         await self.gate.wait()
 
 
+class Poisoned(kactl.PartitionHandler):
+    """Its partition 0 fails on every participant."""
+
+    async def lead(self, leader: kactl.Leader) -> None:
+        if self.partition.partition == 0:
+            raise ValueError("cannot parse the job")
+        await anyio.sleep_forever()
+
+
 @asynccontextmanager
 async def cluster(
-    clock: ManualClock, listener: kactl.Listener | None = None, count: int = 3
+    clock: ManualClock,
+    listener: kactl.Listener | None = None,
+    count: int = 3,
+    handler: type[kactl.PartitionHandler] | None = None,
 ) -> AsyncIterator[tuple[kactl.Controller, kactl.Participants]]:
     async with (
         kactl.Controller(100, clock=clock, auto_balance=False) as controller,
@@ -39,7 +51,8 @@ async def cluster(
             hub=controller.hub,
             clock=clock,
             session_timeout_ms=6_000,
-            listener=lambda _: listener or kactl.Listener(),
+            listener=None if handler else lambda _: listener or kactl.Listener(),
+            handler=handler,
         ) as participants,
     ):
         await settle()
@@ -51,13 +64,82 @@ async def test_a_new_topic_waits_for_its_leaders_to_acknowledge(clock: ManualClo
     listener = Gated()
     async with cluster(clock, listener) as (controller, _):
         call = getattr(controller, method)
-        creating = asyncio.ensure_future(call("orders", partitions=3, replication_factor=2))
+        creating = asyncio.ensure_future(call("orders", partitions=3, replication_factor=2, wait="led"))
         await settle()
 
         assert all(view.leader > 0 for view in controller.partitions_of("orders"))
         assert not creating.done()
         listener.gate.set()
         await asyncio.wait_for(creating, 60)
+
+
+@pytest.mark.parametrize("method", ["create_topic", "ensure_topic"])
+async def test_stored_topic_is_not_waited_for_any_longer(clock: ManualClock, method: str) -> None:
+    async with cluster(clock, Gated()) as (controller, _):
+        call = getattr(controller, method)
+
+        await asyncio.wait_for(call("orders", partitions=3, replication_factor=2, wait="stored"), 60)
+
+        assert len(controller.partitions_of("orders")) == 3
+
+
+async def test_shard_that_fails_everywhere_delays_no_program(clock: ManualClock) -> None:
+    async with cluster(clock, handler=Poisoned) as (controller, participants):
+        ensuring = asyncio.ensure_future(participants[1].ensure_topic("shards", partitions=8))
+        await clock.advance(1_000)
+        assert await asyncio.wait_for(ensuring, 60) is True
+        await clock.advance(20_000)
+
+        assert await asyncio.wait_for(controller.ensure_topic("shards", partitions=8), 60) is False
+        again = asyncio.ensure_future(participants[2].ensure_topic("shards", partitions=8, timeout_ms=0))
+        await clock.advance(100)
+        assert await asyncio.wait_for(again, 60) is False
+
+
+async def test_error_has_what_each_partition_waits_for(clock: ManualClock) -> None:
+    async with cluster(clock, handler=Poisoned) as (controller, participants):
+        await controller.ensure_topic("shards", partitions=8)
+        await clock.advance(20_000)
+        calls = [
+            asyncio.ensure_future(caller.ensure_topic("shards", partitions=8, wait="ready", timeout_ms=300))
+            for caller in (controller, participants[1])
+        ]
+        await clock.advance(1_000)
+
+        for call in calls:
+            with pytest.raises(ActionTimedOut) as late:
+                await asyncio.wait_for(call, 60)
+            assert sorted(late.value.partitions) == [0]
+            assert "cannot parse the job" in late.value.partitions[0]
+
+
+async def test_error_has_a_reason_for_more_partitions_than_its_text(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, participants):
+        participants.pause(1)
+
+        with pytest.raises(ActionTimedOut) as late:
+            await controller.create_topic("orders", assignment={number: [1, 2] for number in range(7)}, timeout_ms=200)
+
+        assert sorted(late.value.partitions) == [*range(7)]
+        assert all("its leader 1 has not acknowledged" in reason for reason in late.value.partitions.values())
+        participants.resume(1)
+
+
+async def test_leaders_of_an_old_topic_count_after_a_failure_and_a_takeover(clock: ManualClock) -> None:
+    async with cluster(clock) as (controller, participants):
+        await controller.ensure_topic("orders", assignment={0: [1, 2], 1: [2, 3]}, wait="ready")
+        await participants.kill(3)
+        await clock.advance(10_000)
+        for _ in range(2):
+            ensuring = [
+                asyncio.ensure_future(caller.ensure_topic("orders", partitions=2, wait="led"))
+                for caller in (controller, participants[1])
+            ]
+            await clock.advance(1_000)
+
+            assert await asyncio.wait_for(asyncio.gather(*ensuring), 60) == [False, False]
+            await controller.resign()
+            await clock.advance(1_000)
 
 
 async def test_timeout_names_what_the_first_partitions_wait_for(clock: ManualClock) -> None:
@@ -98,7 +180,7 @@ async def test_no_replica_can_lead(clock: ManualClock) -> None:
         await until(lambda: [view.leader for view in controller.partitions_of("orders")] == [-1])
 
         with pytest.raises(ActionTimedOut, match=r"orders-0: no leader: .*its application has failed"):
-            await controller.ensure_topic("orders", partitions=1, timeout_ms=200)
+            await controller.ensure_topic("orders", partitions=1, wait="led", timeout_ms=200)
 
 
 async def test_ensuring_twice_creates_once(clock: ManualClock) -> None:
@@ -127,7 +209,7 @@ async def test_a_participant_ensures_topics_at_whichever_controller_is_active(cl
         kactl.Controller(101, store=store.another(), hub=hub, clock=clock) as standby,
         kactl.Participant(1, store=store, hub=hub, clock=clock, listener=listener) as participant,
     ):
-        ensuring = asyncio.ensure_future(participant.ensure_topic("orders", assignment={0: [1]}))
+        ensuring = asyncio.ensure_future(participant.ensure_topic("orders", assignment={0: [1]}, wait="led"))
         await clock.advance(1_000)
         assert not ensuring.done()
         listener.gate.set()

@@ -41,7 +41,7 @@ async def main():
         for caller in (participant, controller):
             while True:
                 try:
-                    await caller.ensure_topic("jobs", partitions=3, replication_factor=1, timeout_ms=50)
+                    await caller.ensure_topic("jobs", partitions=3, replication_factor=1, wait="led", timeout_ms=50)
                 except kactl.ActionTimedOut as error:
                     if "boom" in str(error):
                         print("ensure_topic:", error)

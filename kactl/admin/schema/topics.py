@@ -232,8 +232,9 @@ class TopicCreation(Question, frozen=True):
         partitions, replication_factor: default to 1.
         assignment: instead of these: for each partition, from 0, the ids of its replicas, the preferred leader first.
         config: overrides, such as {"unclean.leader.election.enable": "true"}.
-        wait: acknowledged: until each partition has a leader that has acknowledged its order, and every broker that can
-            be reached knows the topic. ready: until leaders with handlers lead, too.
+        wait: stored: until the controller knows the topic. led, or acknowledged: until each partition has a leader that
+            has acknowledged its order, and every broker that can be reached knows the topic. ready: until leaders with
+            handlers lead, too.
         timeout_ms: maximum wait; 0 does not wait.
     """
 
@@ -243,7 +244,7 @@ class TopicCreation(Question, frozen=True):
     assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
     dry_run: bool = False
-    wait: Literal["acknowledged", "ready"] = "acknowledged"
+    wait: Literal["stored", "led", "ready", "acknowledged"] = "led"
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 
@@ -262,7 +263,7 @@ class TopicChange(Question, frozen=True):
     assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue | None], Meta(max_length=100)] = {}
     dry_run: bool = False
-    wait: Literal["acknowledged", "ready"] = "acknowledged"
+    wait: Literal["stored", "led", "ready", "acknowledged"] = "led"
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 
