@@ -265,8 +265,15 @@ class RemoteSessions:
         self._check_peer(term, request)
         timeout_ms = min(max(request.timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
         broker = Broker(
-            request.broker, NO_EPOCH, request.endpoints, request.rack, request.features, peer=request.peer
-        )  # fmt: skip
+            request.broker,
+            NO_EPOCH,
+            request.endpoints,
+            request.rack,
+            request.features,
+            peer=request.peer,
+            groups=request.groups,
+            weight=request.weight,
+        )
         sent_ns = self._clock.lease_ns()
         epoch = await self._store.register_remote(broker, request.incarnation, timeout_ms, term.fence)
         now_ns = self._clock.lease_ns()

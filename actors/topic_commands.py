@@ -16,8 +16,8 @@ from kactl.messages.admin import (
     TopicDeletionRequested,
     TopicProgress,
 )
-from kactl.messages.topic_requests import WaitFor, checked_wait, ensure_request
-from kactl.model import TopicRef
+from kactl.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
+from kactl.model import TopicKind, TopicRef
 from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store
@@ -68,6 +68,8 @@ class TopicCommands:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        kind: TopicKind = "replicated",
+        standby: int | None = None,
         dry_run: bool = False,
         wait: WaitFor = "led",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
@@ -78,6 +80,9 @@ class TopicCommands:
 
         Args:
             assignment: replicas by partition from 0 on, in place of `partitions` and `replication_factor`.
+            kind: `ownership` for programs that keep no records in kactl: any participant may own any partition; see
+                docs/participants.md. It has neither `replication_factor` nor `assignment`.
+            standby: how many participants follow each partition of an ownership topic, ready to own it.
             wait: `stored`: the topic is stored, and the controller knows it. `led`: each partition has a leader that
                 has acknowledged its order, and every broker that can be reached knows the topic. `ready`: each leader
                 serves, too; see `wait_ready`.
@@ -95,8 +100,9 @@ class TopicCommands:
             None if partitions is None else arguments.whole(partitions, "partitions"),
             None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
             placed,
-            {} if config is None else arguments.settings(config),
+            overrides(config, kind, standby),
             dry_run,
+            kind,
         )
         ref = cast(TopicRef, await self.ask(asked))
         if not dry_run and timeout_ms:
@@ -112,13 +118,16 @@ class TopicCommands:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        kind: TopicKind = "replicated",
+        standby: int | None = None,
         wait: WaitFor = "stored",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> bool:
         """Create a topic unless it exists, and wait until it is stored and the controller knows it.
 
         This also waits until the brokers of `assignment`, or enough others, can be used: they are registered, have
-        linked, and are neither drained nor shutting down. A topic that exists is not changed.
+        linked, and are neither drained nor shutting down. A topic that exists is not changed. An ownership topic gets
+        the partitions that it lacks.
 
         Args:
             partitions: 1 if neither this nor `assignment` is given.
@@ -130,11 +139,12 @@ class TopicCommands:
             whether this call has created it.
 
         Raises:
-            TopicExists: with another number of partitions, or it is being deleted.
+            TopicExists: of another kind, or with another number of partitions, or it is being deleted. More partitions
+                than requested are no error for an ownership topic: the controller logs a warning.
             BadRequest: nothing was changed.
             ActionTimedOut: see `create_topic`; or too few brokers can be used, and the topic does not exist.
         """
-        asked = ensure_request(topic, partitions, replication_factor, assignment, config, wait)
+        asked = ensure_request(topic, partitions, replication_factor, assignment, config, wait, kind, standby)
         created, action = False, f"{'electing leaders for' if asked.led else 'creating'} topic {topic}"
         until_ms = self.clock.monotonic_ms() + timeout_ms
         while True:

@@ -195,6 +195,8 @@ class Broker(msgspec.Struct, frozen=True):
         handover_wait_ms: how long the next leader waits after a session that the store only witnesses has vanished; 0
             if renewals are counted.
         peer: where other participants connect.
+        groups: the ownership topics of which a participant may own partitions; None: all.
+        weight: of a participant's share of these partitions.
     """
 
     id: int
@@ -208,6 +210,8 @@ class Broker(msgspec.Struct, frozen=True):
     session: Literal["store", "controller"] = "store"
     handover_wait_ms: int = 0
     peer: Endpoint | None = None
+    groups: tuple[str, ...] | None = None
+    weight: int = 1
 
     def listed_among(self, brokers: Collection["Broker"]) -> "Broker":
         """Returns this entry of a controller as it is listed among `brokers`: with a rack exactly if all of them have
@@ -373,11 +377,30 @@ def check_topic_name(name: str) -> str | None:
     return None
 
 
+# The kind of a topic is part of its id: it is stored and sent wherever the id is, and never changes. The bits of a UUID
+# of version 8 are the program's own; Kafka's ids have version 4.
+_OWN_VERSION: Final = 8
+_OWNERSHIP: Final = b"own"
+TopicKind = Literal["replicated", "ownership"]
+# The setting of an ownership topic: how many participants follow each partition.
+STANDBY: Final = "ownership.standby"
+
+
+def ownership_id(topic_id: bytes) -> bytes:
+    """Returns the id of an ownership topic that has the other bits of a random id."""
+    return topic_id[:6] + bytes([_OWN_VERSION << 4 | topic_id[6] & 0x0F]) + topic_id[7:9] + _OWNERSHIP + topic_id[12:]
+
+
 class TopicRef(msgspec.Struct, frozen=True):
     """Name and id (16 bytes) of a topic; ZERO_ID if it has no id."""
 
     name: str
     id: bytes = ZERO_ID
+
+    @property
+    def is_ownership(self) -> bool:
+        """Whether the topic is of the kind `ownership`: its partitions are owned, and not replicated."""
+        return self.id[9:12] == _OWNERSHIP and self.id[6] >> 4 == _OWN_VERSION
 
     def is_other(self, topic_id: bytes) -> bool:
         """Returns whether an id belongs to another topic of this name, of before or after a deletion."""

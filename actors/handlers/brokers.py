@@ -37,6 +37,7 @@ from .drains import Drains
 from .features import FeatureEvents
 from .leases import Leases
 from .offline import Offline
+from .ownership import Ownership
 from .reassignments import Reassignments
 from .stopped_replicas import StoppedReplicas
 from .timers import Timers
@@ -75,8 +76,10 @@ class BrokerEvents(Handlers):
         leases: Leases,
         balancing: Balancing,
         drains: Drains,
+        ownership: Ownership,
     ) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._drains = drains
         self._balancing = balancing
         self._stopped = stopped
@@ -198,6 +201,7 @@ class BrokerEvents(Handlers):
         await self.introduce(ids, row_numbers)
         # If the first attempt to handle the start has failed, its channels were removed with what it had sent.
         await self._deletion.requests_dropped(ids)
+        await self._ownership.members_came()
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)
@@ -305,6 +309,7 @@ class BrokerEvents(Handlers):
         log.info("brokers %s have linked to this controller", sorted(reached))
         self.history.wake()  # callers wait for brokers that can be used, and a link is no event of the history
         try:
+            await self._ownership.members_came()
             await self.elect_offline()
             self.continue_drains(cluster.table.with_replica_on(reached))
             await self._reassignments.resume_on(reached)

@@ -23,6 +23,7 @@ from .drains import Drains
 from .elections import Elections
 from .features import FeatureEvents
 from .leases import Leases
+from .ownership import Ownership
 from .reassignments import Reassignments
 from .standby import Standby
 from .topics import TopicEvents
@@ -46,8 +47,10 @@ class Failover(Handlers):
         standby: Standby,
         leases: Leases,
         drains: Drains,
+        ownership: Ownership,
     ) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._drains = drains
         self._topics = topics
         self._features = features
@@ -84,6 +87,7 @@ class Failover(Handlers):
         names = await store.topics()
         await self.load(names, store.take_deleted_topics())
         await self._topics.hosting.rewrite(cluster.table.all())
+        await self._leases.read_settings([topic.name for topic in cluster.table.owned_topics()])
         await self._topics.read_default_config()
         for broker in brokers.values():
             self.channels.add(broker)
@@ -162,4 +166,5 @@ class Failover(Handlers):
     async def _start_partitions(self) -> None:
         rows = self.cluster.table.rows(self.cluster.table.all())
         self.cluster.apply(partition.begin(rows, self.cluster.staying))
+        await self._ownership.members_came()
         await self.elect_offline()

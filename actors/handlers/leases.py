@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.config.topic import is_leased
+from kactl.config.topic import is_leased, standbys
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.messages.events import BrokersChanged, DeletionsChanged, Event
 from kactl.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
@@ -34,6 +34,7 @@ from kactl.state.rows import Ints, RowNumbers, common
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
+from .ownership import Ownership
 from .timers import Timers
 
 log = logger(__name__)
@@ -56,10 +57,12 @@ class Leases(Handlers):
 
     Args:
         timers: end the waits.
+        ownership: ends the leaderships of former owners.
     """
 
-    def __init__(self, context: ControllerContext, timers: Timers) -> None:
+    def __init__(self, context: ControllerContext, timers: Timers, ownership: Ownership) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._timers = timers
         self._reset()
 
@@ -196,7 +199,9 @@ class Leases(Handlers):
         self._numbers[broker] = number
         columns = self._columns
         holds.ended(columns, *self._rows(event.ended), broker)
-        holds.waits(columns, *self._rows(event.waiting), broker)
+        rows, epochs = self._rows(event.waiting)
+        holds.waits(columns, rows, epochs, broker)
+        self._ownership.prepared(rows)
         if event.complete == self.epoch:
             holds.unanswered.discard(broker)
         if event.leaving:
@@ -253,6 +258,8 @@ class Leases(Handlers):
             topic = self.cluster.table.topic(name)
             if topic is not None and config is not None:
                 leased[topic.number] = is_leased(config)
+                if topic.ref.is_ownership:
+                    self.cluster.standbys[name] = standbys(config)
         self.cluster.holds.set_leased(leased)
 
     def send_releases(self) -> None:

@@ -12,6 +12,7 @@ from kactl.state.rows import Bools, RowNumbers, Rows, common, some
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
+from .ownership import Ownership
 from .stopped_replicas import StoppedReplicas
 
 log = logger(__name__)
@@ -20,8 +21,11 @@ log = logger(__name__)
 class Offline(Handlers):
     """Elects leaders in place of offline replicas and removes these from the ISRs."""
 
-    def __init__(self, context: ControllerContext, deletion: Deletion, stopped: StoppedReplicas) -> None:
+    def __init__(
+        self, context: ControllerContext, deletion: Deletion, stopped: StoppedReplicas, ownership: Ownership
+    ) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._deletion = deletion
         self._stopped = stopped
         # Replicas whose failure is noted, but has had no effect yet because of an error, by broker.
@@ -61,6 +65,10 @@ class Offline(Handlers):
         Replicas of topics queued for deletion stay in their ISRs; their deletion fails for now.
         """
         table = self.cluster.table
+        await self._ownership.settle()
+        if len(owned := table.owned(row_numbers)):
+            # Other participants have most of them now.
+            row_numbers = np.setdiff1d(row_numbers, np.setdiff1d(owned, table.with_replica_on(brokers)))
         staying = table.not_queued(row_numbers)
         lost = table.led_by_none_of(self.cluster.staying)
         await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))

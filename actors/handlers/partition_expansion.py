@@ -4,6 +4,7 @@ Source: the classic controller's processPartitionModifications, and the admin to
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -120,19 +121,20 @@ class Growth(Handlers):
             raise BeingDeleted(event.topic)
         more = event.count - len(self.cluster.table.rows_of(known))
         check_room(self.cluster, max(more, 0), self.settings.partitions_max)
+        check = functools.partial(check_growth, is_ownership=known.ref.is_ownership)
         if event.dry_run:
             outline = self._outline(known)
             if len(event.assignment or ()) > CHECKED_AT_ONCE_MAX:
                 # In a thread, so that the event loop is not held.
-                await run_in_thread(check_growth, event, outline, self.cluster)
+                await run_in_thread(check, event, outline, self.cluster)
             else:
-                check_growth(event, outline, self.cluster)
+                check(event, outline, self.cluster)
             return
         stored = await self.store.assignments([event.topic])
         if not stored.topics:
             raise NotFound("topic", event.topic)
         assignments: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
-        added = check_growth(event, assignments, self.cluster)
+        added = check(event, assignments, self.cluster)
         # Fenced: a later controller may have written an assignment that this one has not read.
         await self.store.write_assignment(known.ref, assignments | added, self.cluster.fence)
         self.context.requests.written("partitions", event.topic, self.history.current)

@@ -55,6 +55,12 @@ def check_partition(cluster: Cluster, name: TopicPartition) -> ReassignmentResul
     """Returns the error of a partition that is unknown or being deleted, or None."""
     if name.topic in cluster.topics_to_delete:
         return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist: it is being deleted")
+    topic = cluster.table.topic(name.topic)
+    if topic is not None and topic.ref.is_ownership:
+        text = (
+            "the owners of an ownership topic are chosen by the controller: drain a participant to move its partitions"
+        )
+        return _refused(name, ErrorCode.INVALID_REQUEST, text)
     if not cluster.assignment(name).replicas:
         return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
     return None

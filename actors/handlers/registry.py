@@ -19,6 +19,7 @@ from .features import FeatureEvents
 from .leader_reports import LeaderReports
 from .leases import Leases
 from .offline import Offline
+from .ownership import Ownership
 from .partition_expansion import Growth
 from .partition_reports import PartitionReports
 from .producer_ids import ProducerIds
@@ -48,10 +49,13 @@ class AllHandlers:
         features = FeatureEvents(context)
         deletion = Deletion(context, timers)
         stopped = StoppedReplicas(context)
-        offline = Offline(context, deletion, stopped)
-        leases = Leases(context, timers)
+        ownership = Ownership(context, timers)
+        offline = Offline(context, deletion, stopped, ownership)
+        leases = Leases(context, timers, ownership)
         reassignments = Reassignments(context, deletion)
-        serving = ServingReplicas(context, stopped, deletion=deletion, reassignments=reassignments, timers=timers)
+        serving = ServingReplicas(
+            context, stopped, deletion=deletion, reassignments=reassignments, timers=timers, ownership=ownership
+        )
         self.hosting = Hosting(context)
         balancing = Balancing(context, timers)
         drains = Drains(context, timers)
@@ -67,8 +71,11 @@ class AllHandlers:
             leases=leases,
             balancing=balancing,
             drains=drains,
+            ownership=ownership,
         )
-        topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases)
+        topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases, ownership=ownership)
+        growth = Growth(context, topics)
+        topics.grow = growth.on_partitions_requested
         elections = Elections(context, unclean)
         shutdowns = Shutdowns(
             context,
@@ -77,6 +84,7 @@ class AllHandlers:
             deletion=deletion,
             stopped=stopped,
             drains=drains,
+            ownership=ownership,
         )
         self.standby = Standby(context, timers)
         self.failover = Failover(
@@ -90,6 +98,7 @@ class AllHandlers:
             standby=self.standby,
             leases=leases,
             drains=drains,
+            ownership=ownership,
         )
         self.controllership = Controllership(
             context,
@@ -105,13 +114,14 @@ class AllHandlers:
             self.standby,
             brokers,
             topics,
-            Growth(context, topics),
+            growth,
             DeletionEvents(context, deletion),
             BrokerAnswers(context, offline, serving, reassignments),
             PartitionReports(context, offline, serving),
             LeaderReports(context),
             serving,
             leases,
+            ownership,
             reassignments,
             elections,
             balancing,

@@ -18,6 +18,7 @@ from kactl.state.rows import RowNumbers, common
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
+from .ownership import Ownership
 from .reassignments import Reassignments
 from .stopped_replicas import StoppedReplicas
 from .timers import Timers
@@ -89,8 +90,10 @@ class ServingReplicas(Handlers):
         deletion: Deletion,
         reassignments: Reassignments,
         timers: Timers,
+        ownership: Ownership,
     ) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._stopped = stopped
         self._deletion = deletion
         self._reassignments = reassignments
@@ -207,6 +210,7 @@ class ServingReplicas(Handlers):
             ids,
             wanted=lambda rows: np.setdiff1d(rows, table.dirs_offline(broker)),  # one may have failed again
         )
+        await self._ownership.settle()
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)

@@ -34,6 +34,7 @@ from kactl.state.rows import RowNumbers, common, holds, some
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 from .drains import Drains
+from .ownership import Ownership
 from .stopped_replicas import StoppedReplicas
 from .timers import Timers
 
@@ -73,8 +74,10 @@ class Shutdowns(Handlers):
         deletion: Deletion,
         stopped: StoppedReplicas,
         drains: Drains,
+        ownership: Ownership,
     ) -> None:
         super().__init__(context)
+        self._ownership = ownership
         self._drains = drains
         self._deletion = deletion
         self._stopped = stopped
@@ -108,11 +111,13 @@ class Shutdowns(Handlers):
             await self._drains.begin(broker.id, self._drain(event, broker))
         else:
             self._mark(broker)
+        await self._ownership.settle()
         # Selected before the elections, after which it also follows the partitions that it leads now.
         led, followed = self._hosted(broker.id)
         await self._hand_over(broker.id, led)
         await self._stop_following(broker.id, followed)
-        remaining = self.cluster.table.names(self.cluster.table.led_by(broker.id))
+        remaining = {*self.cluster.table.names(self.cluster.table.led_by(broker.id))}
+        remaining |= {name for name, each in self.cluster.handovers.items() if each.former == broker.id}
         log.info("broker %d is %s; it led %d partitions, and still leads %d",
                  broker.id, "drained" if drained else "shutting down", len(led), len(remaining))  # fmt: skip
         return sorted(remaining)

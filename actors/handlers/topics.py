@@ -3,7 +3,7 @@
 Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -16,19 +16,21 @@ from kactl.errors import TopicBeingDeleted, TopicExists
 from kactl.machines.election import Election
 from kactl.machines.placement import check_creation, usable_brokers
 from kactl.machines.topic_progress import Delivery, leader_epochs, missing_brokers, progress_of
-from kactl.messages.admin import TopicCreationRequested, TopicEnsureRequested, TopicProgress
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
-from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef, ownership_id
 from kactl.runtime.logs import logger
 from kactl.state.cluster import AwaitedTopic
 from kactl.state.rows import RowNumbers, common, some
+from kactl.state.table import Topic
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
 from .leases import Leases
+from .ownership import Ownership
 from .topic_ids import TopicIds
 
 log = logger(__name__)
@@ -58,10 +60,18 @@ class TopicEvents(Handlers):
         deletion: processes queued topics that are gone.
         leases: receives the settings of topics.
         hosting: rewrites assignments of new partitions that name controllers.
+        ownership: places the partitions of ownership topics.
     """
 
     def __init__(
-        self, context: ControllerContext, unclean: Unclean, deletion: Deletion, hosting: Hosting, *, leases: Leases
+        self,
+        context: ControllerContext,
+        unclean: Unclean,
+        deletion: Deletion,
+        hosting: Hosting,
+        *,
+        leases: Leases,
+        ownership: Ownership,
     ) -> None:
         super().__init__(context)
         self._leases = leases
@@ -69,6 +79,9 @@ class TopicEvents(Handlers):
         self._deletion = deletion
         self.hosting = hosting
         self.ids = TopicIds(context)
+        self._ownership = ownership
+        self.grow: Callable[[PartitionsRequested], Awaitable[None]]  # set by the registry
+        self._shrunk: set[tuple[TopicRef, int]] = set()  # ownership topics with a warning, and the requested number
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
@@ -119,7 +132,8 @@ class TopicEvents(Handlers):
         self._mark(loaded)
         for ref in loaded.topics:
             self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
-        if self.cluster.holds.participants:
+        owned = [ref.name for ref in loaded.topics if ref.is_ownership]
+        if self.cluster.holds.participants or owned:
             await self._leases.read_settings([ref.name for ref in loaded.topics])
         await self.create_partitions(loaded)
         await self.ids.copy(loaded.topics)
@@ -158,6 +172,7 @@ class TopicEvents(Handlers):
         """
         table = self.cluster.table
         await self.hosting.rewrite(row_numbers)
+        self._ownership.assign(row_numbers)
         await self.move_replicas_in(row_numbers, ReplicaState.ABSENT, ReplicaState.NEW)
         # A partition that had no replicas until now is NEW already.
         await self.move(Move(row_numbers[table.column("state")[row_numbers] == ABSENT], NEW))
@@ -182,6 +197,9 @@ class TopicEvents(Handlers):
         topic = self.cluster.table.topic(event.topic)
         found = (await self.store.topic_configs([event.topic])).get(event.topic)
         self._leases.topic_configured(event.topic, found)
+        if topic is not None and topic.ref.is_ownership:
+            await self._ownership.settle()
+            return
         config = found or {}
         if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
@@ -208,7 +226,9 @@ class TopicEvents(Handlers):
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster, self.settings)
         if self.settings.level.topic_ids:
-            topic = msgspec.structs.replace(topic, id=self.context.new_topic_id())
+            topic_id = self.context.new_topic_id()
+            topic_id = ownership_id(topic_id) if event.kind == "ownership" else topic_id
+            topic = msgspec.structs.replace(topic, id=topic_id)
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)
             self.context.requests.written("creation", topic.name, self.history.current)
@@ -219,7 +239,16 @@ class TopicEvents(Handlers):
         known = self.cluster.table.topic(name)
         if name in self.cluster.topics_to_delete:
             raise TopicBeingDeleted(name)
-        if known is not None and (count := len(self.cluster.table.rows_of(known))) != event.count:
+        if known is not None and known.ref.is_ownership != (event.kind == "ownership"):
+            stored = "ownership" if known.ref.is_ownership else "replicated"
+            raise TopicExists(
+                name,
+                f"It is of the kind {stored}, and {event.kind} was requested, perhaps by two programs that share its "
+                f"name: ensure it with kind={stored!r}, or under another name",
+            )
+        if known is not None and known.ref.is_ownership:
+            await self._ensure_count(known, event.count)
+        elif known is not None and (count := len(self.cluster.table.rows_of(known))) != event.count:
             remedy = f", or add some: kactl topic add-partitions {name} --partitions {event.count}"
             asked = f"It has {count} partitions, and {event.count} were requested: ensure it with partitions={count}"
             raise TopicExists(name, asked + (remedy if event.count > count else ""))
@@ -230,9 +259,11 @@ class TopicEvents(Handlers):
             return TopicProgress(False, event.count, (missing,))
         if known is None:
             factor = event.replication_factor
-            if event.assignment is None and factor is None:
+            if event.assignment is None and factor is None and event.kind != "ownership":
                 factor = max(1, min(REPLICAS_DEFAULT, len(usable_brokers(self.cluster))))
-            creation = TopicCreationRequested(name, event.partitions, factor, event.assignment, event.config)
+            creation = TopicCreationRequested(
+                name, event.partitions, factor, event.assignment, event.config, kind=event.kind
+            )
             try:
                 await self.on_topic_creation_requested(creation)
                 created = True
@@ -258,6 +289,19 @@ class TopicEvents(Handlers):
             return TopicProgress(created, 1, ("the controller has yet to handle answers of leaders",))
         awaited.pop(name, None)
         return progress
+
+    async def _ensure_count(self, topic: Topic, count: int) -> None:
+        """Grow an ownership topic that has fewer partitions than requested; warn once if it has more."""
+        present = len(self.cluster.table.rows_of(topic))
+        if count < present and (topic.ref, count) not in self._shrunk:
+            self._shrunk.add((topic.ref, count))
+            log.warning(
+                "topic %s has %d partitions, and %d were requested: all %d are served; request partitions=%d, or "
+                "delete the topic to have fewer", topic.name, present, count, present, present,
+            )  # fmt: skip
+        if count <= present or len((await self.store.assignments([topic.name])).partition) >= count:
+            return
+        await self.grow(PartitionsRequested(topic.name, count))
 
     def _awaited(self) -> dict[str, AwaitedTopic]:
         """Returns the topics that remote callers wait for, without those whose callers are gone."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from kactl.errors import BadConfig
+from kactl.model import STANDBY
 
 from . import topic_values as values
 from .protocol_level import LATEST, ProtocolLevel
@@ -22,6 +23,8 @@ from .protocol_level import LATEST, ProtocolLevel
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
 # Whether a new leader waits until the lease of the earlier one has ended. kactl's own: Kafka's brokers have no leases.
 LEASE: Final = "leadership.lease"
+STANDBY_MAX: Final = 100
+_OWN: Final = (LEASE, STANDBY)  # Kafka's brokers do not know these
 _FIRST: Final = ProtocolLevel(2, 6)
 _REMOTE: Final = "remote.storage.enable"
 _COMPRESSIONS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -93,9 +96,15 @@ def is_leased(config: Mapping[str, str]) -> bool:
     return config.get(LEASE, "").strip().lower() != "false"
 
 
+def standbys(config: Mapping[str, str]) -> int:
+    """Returns how many participants follow each partition of an ownership topic with these overrides."""
+    number = values.whole(config.get(STANDBY, ""))
+    return 0 if number is None else min(max(number, 0), STANDBY_MAX)
+
+
 def _name_error(name: str, rules: Rules) -> str:
     setting = SETTINGS.get(name)
-    if setting is None or (name == LEASE and not rules.own_names):
+    if setting is None or (name in _OWN and not rules.own_names):
         close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=_SIMILAR if rules.own_names else 0.6)
         if rules.own_names and not close:
             return ""
@@ -157,6 +166,7 @@ _V3_9: Final = ProtocolLevel(3, 9)
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     LEASE: _BOOLEAN,
+    STANDBY: Setting(values.number(0, STANDBY_MAX)),
     UNCLEAN_ELECTIONS: _BOOLEAN,
     "cleanup.policy": _of(*_POLICIES, check=values.some_of),
     "compression.gzip.level": Setting(values.number(1, 9, also=-1), _V3_8),

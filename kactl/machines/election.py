@@ -1,4 +1,4 @@
-"""Leader election strategies: five pure functions over rows.
+"""Leader election strategies: six pure functions over rows.
 
 * first leader: the first online replica. All online replicas start in sync.
 * offline: the first replica that is online and in sync. The ISR keeps its online members. If no member of the ISR is
@@ -9,6 +9,9 @@
 * preferred: the first replica only, if it is online and in sync. The ISR does not change.
 * controlled shutdown: the first in-sync replica that is registered, has a working directory, and is not shutting down.
   All brokers that are shutting down leave the ISR.
+* ownership: the first online replica, in sync or not, and the ISR is the assignment. Only for topics of the kind
+  `ownership`, which keep no records; `kactl.machines.ownership` chooses the assignment. A leader that is still online
+  is not notified: it leads until the next one is prepared.
 
 A broker is online here if it is registered, not shutting down, and the replica's directory works. Fenced brokers are
 online, but are never elected, and do not start in sync: an election that finds no other candidate waits.
@@ -56,6 +59,7 @@ class Election(enum.Enum):
     REASSIGNMENT = "reassignment"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
+    OWNERSHIP = "ownership"
 
 
 Strategy = Callable[[Rows, LiveBrokers, Bools], Elected]
@@ -122,6 +126,14 @@ def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Electe
     return dataclasses.replace(elected, in_sync=p.in_sync & ~leaving)
 
 
+def ownership(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
+    """Elect the first assigned replica that is online. The ISR is the assignment, as far as it is online."""
+    online = p.assigned & p.online(brokers.electable)
+    leader, none = first(online, p.replicas), np.zeros(len(p), np.bool_)
+    leads_on = (p.replicas == p.leader) & (leader != p.leader)
+    return Elected(leader, online, recovering=none, notify=online & ~leads_on, unclean=none)
+
+
 def _same_isr(p: Rows, leader: Ints, notify: Bools) -> Elected:
     return Elected(leader, p.in_sync, p.recovering, notify=notify, unclean=np.zeros(len(p), np.bool_))
 
@@ -132,4 +144,5 @@ STRATEGIES: Final[dict[Election, Strategy]] = {
     Election.REASSIGNMENT: reassignment,
     Election.PREFERRED: preferred,
     Election.CONTROLLED_SHUTDOWN: controlled_shutdown,
+    Election.OWNERSHIP: ownership,
 }

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.topic import Rules, check_overrides
 from kactl.errors import (
+    BadRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -62,7 +63,8 @@ def check_creation(
         raise InvalidTopic(
             "name", f"{request.topic!r} and the topic {other!r} have the same metrics; choose another name"
         )
-    assignment = _placement(request, cluster)
+    is_ownership = request.kind == "ownership"
+    assignment = _unplaced(request, cluster, settings) if is_ownership else _placement(request, cluster)
     check_room(cluster, len(request.assignment or ()) or request.partitions or 1, settings.partitions_max)
     check_overrides(request.config, topic_rules(cluster, settings))
     return TopicRef(request.topic), assignment
@@ -87,9 +89,7 @@ def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, A
                 "assignment", "give either an assignment, or partitions and replication_factor, not both"
             )
         return check_assignment(request.assignment, cluster.brokers)
-    count = 1 if request.partitions is None else request.partitions
-    if not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
-        raise InvalidPartitions("partitions", f"{count} is not between 1 and {PARTITIONS_OF_A_TOPIC_MAX}")
+    count = _checked_count(request.partitions)
     factor = 1 if request.replication_factor is None else request.replication_factor
     live = usable_brokers(cluster)
     if factor < 1:
@@ -105,8 +105,34 @@ def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, A
     return dict(enumerate(map(Assignment, placed)))
 
 
+def _unplaced(request: TopicCreationRequested, cluster: Cluster, settings: ControllerSettings) -> dict[int, Assignment]:
+    """Returns the stored assignment of a new ownership topic: partitions without replicas. See `ownership`."""
+    if request.assignment is not None or request.replication_factor is not None:
+        raise BadRequest(
+            "kind",
+            "the participants of an ownership topic are chosen by the controller: leave out assignment and "
+            "replication_factor, and give standby= for warm followers",
+        )
+    if not settings.level.topic_ids:
+        raise BadRequest("kind", f"ownership topics need topics with ids: level 2.8 or above, not {settings.level}")
+    kafkas = sorted(id_ for id_, broker in cluster.brokers.items() if not broker.incarnation)
+    if kafkas:
+        raise BadRequest(
+            "kind", f"brokers {kafkas[:5]} are Kafka's, which know no ownership topics: use another cluster"
+        )
+    count = _checked_count(request.partitions)
+    return dict.fromkeys(range(0 if request.dry_run else count), Assignment())
+
+
+def _checked_count(partitions: int | None) -> int:
+    count = 1 if partitions is None else partitions
+    if not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
+        raise InvalidPartitions("partitions", f"{count} is not between 1 and {PARTITIONS_OF_A_TOPIC_MAX}")
+    return count
+
+
 def check_growth(
-    request: PartitionsRequested, existing: Mapping[int, Assignment], cluster: Cluster
+    request: PartitionsRequested, existing: Mapping[int, Assignment], cluster: Cluster, *, is_ownership: bool = False
 ) -> dict[int, Assignment]:
     """Returns the partitions to add with their assignments; nothing is changed.
 
@@ -132,6 +158,10 @@ def check_growth(
             "partitions", "the topic has no partition to take the number of replicas from: create it again"
         )
     size, numbers = len(existing[min(existing)].replicas), range(first, request.count)
+    if is_ownership:
+        if request.assignment is not None:
+            raise InvalidReplicaAssignment("assignment", "the controller chooses the owners: leave it out")
+        return dict.fromkeys(numbers, Assignment())
     if request.assignment is not None:
         return dict(zip(numbers, _given(request.assignment, len(numbers), size, cluster), strict=True))
     live = usable_brokers(cluster)

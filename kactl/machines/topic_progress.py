@@ -38,6 +38,8 @@ def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
 
     The brokers that count are those of `usable_brokers`, as for placement, also if an assignment names them.
     """
+    if asked.kind == "ownership":
+        return ""  # its partitions are owned as soon as there is a participant
     usable = {broker.id for broker in usable_brokers(cluster)}
     if asked.assignment is not None:
         named = {broker for assignment in asked.assignment.values() for broker in assignment.replicas}

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from kactl.errors import ErrorCode, NotController
-from kactl.model import NO_LEADER, Assignment, TopicPartition
+from kactl.model import NO_LEADER, Assignment, TopicKind, TopicPartition
 
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
 
@@ -153,6 +153,7 @@ class TopicCreationRequested(ControllerRequest, frozen=True):
         assignment: replicas by partition, numbered from 0 without a gap.
         config: overrides, e.g. {"unclean.leader.election.enable": "true"}.
         dry_run: validate the request without a change.
+        kind: an ownership topic has partitions, and neither of the other two.
     """
 
     state = ControllerState.TOPIC_CHANGE
@@ -162,6 +163,7 @@ class TopicCreationRequested(ControllerRequest, frozen=True):
     assignment: Mapping[int, Assignment] | None = None
     config: Mapping[str, str] = {}
     dry_run: bool = False
+    kind: TopicKind = "replicated"
 
 
 class TopicProgress(msgspec.Struct, frozen=True):
@@ -184,7 +186,7 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
     """Create a topic unless it exists, and look at its leaders. Answer: TopicProgress.
 
     To be repeated until no partition waits. The attributes are those of TopicCreationRequested. Raises TopicExists if
-    the topic has another number of partitions.
+    the topic is of another kind, or has another number of partitions. An ownership topic grows, and is never shrunk.
 
     Attributes:
         ready: leaders with handlers have to lead, too.
@@ -201,6 +203,7 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
     ready: bool = False
     led: bool = True
     explained: bool = False
+    kind: TopicKind = "replicated"
 
     @property
     def count(self) -> int:

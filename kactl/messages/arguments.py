@@ -96,6 +96,13 @@ def brokers(values: Iterable[int], field: str) -> tuple[int, ...]:
     return tuple(whole(value, f"{field}[{number}]") for number, value in enumerate(listed))
 
 
+def names(values: Iterable[str], field: str) -> tuple[str, ...]:
+    """Returns texts, each once, in order."""
+    if isinstance(values, str):
+        raise BadRequest(field, f"{values!r} is one text: give a list such as [{values!r}]")
+    return tuple(sorted({text(value, field) for value in _listed(values, field, "names")}))
+
+
 def settings(values: Mapping[str, str], field: str = "config") -> dict[str, str]:
     """Returns the keys and values of a topic's configuration."""
     if not isinstance(values, Mapping):

@@ -242,6 +242,12 @@ class BalanceDue(Event, frozen=True):
     participants: bool = False
 
 
+class PlacementDue(Event, frozen=True):
+    """Check whether partitions of ownership topics should move, so that participants own equal shares."""
+
+    state = ControllerState.AUTO_LEADER_BALANCE
+
+
 class ShutdownOverdue(Event, frozen=True):
     """A broker that requested a controlled shutdown is still registered long after.
 

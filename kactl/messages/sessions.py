@@ -35,6 +35,7 @@ START_BYTES: Final = 12
 _Incarnation = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
 _Text = Annotated[str, msgspec.Meta(max_length=1_000)]
 _Listed = 100
+_GROUPS_MAX: Final = 1_000
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -47,6 +48,7 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
         incarnation: this registration; see `incarnation_ids`.
         timeout_ms: requested timeout of the session.
         peer: where other participants connect, if they can.
+        groups, weight: see `kactl.model.Broker`.
     """
 
     broker: int
@@ -56,6 +58,8 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
     rack: _Text | None = None
     features: Annotated[tuple[tuple[str, int, int], ...], msgspec.Meta(max_length=_Listed)] = ()
     peer: Endpoint | None = None
+    groups: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=_GROUPS_MAX)] | None = None
+    weight: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
 
 
 class VerifyEndpoint(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, cast, get_args
 
 from kactl.errors import BadRequest
+from kactl.model import STANDBY, TopicKind
 
 from . import arguments
 from .admin import TopicEnsureRequested
@@ -24,6 +25,22 @@ def checked_wait(wait: str) -> WaitFor:
     return cast(WaitFor, "led" if wait == "acknowledged" else wait)
 
 
+def overrides(config: Mapping[str, str] | None, kind: TopicKind, standby: int | None) -> dict[str, str]:
+    """Returns the overrides of a topic of a kind, with its number of standbys.
+
+    Raises:
+        BadRequest: of an unknown kind, or one without standbys.
+    """
+    if kind not in get_args(TopicKind):
+        raise BadRequest("kind", f"{kind!r} is unknown: give 'replicated' or 'ownership'")
+    result = {} if config is None else arguments.settings(config)
+    if standby is None:
+        return result
+    if kind != "ownership":
+        raise BadRequest("standby", "only topics of kind='ownership' have standbys: give replication_factor")
+    return {**result, STANDBY: str(arguments.whole(standby, "standby"))}
+
+
 def ensure_request(
     topic: str,
     partitions: int | None,
@@ -31,6 +48,8 @@ def ensure_request(
     assignment: Mapping[int, Iterable[int]] | None,
     config: Mapping[str, str] | None,
     wait: WaitFor,
+    kind: TopicKind,
+    standby: int | None,
 ) -> TopicEnsureRequested:
     """Returns the request of `ensure_topic`, with the defaults that do not depend on the cluster."""
     wait = checked_wait(wait)
@@ -41,7 +60,8 @@ def ensure_request(
         None if partitions is None else arguments.whole(partitions, "partitions"),
         None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
         None if assignment is None else arguments.assignments(assignment),
-        {} if config is None else arguments.settings(config),
+        overrides(config, kind, standby),
         wait == "ready",
         wait != "stored",
+        kind=kind,
     )

@@ -21,6 +21,8 @@ ATTEMPTS: Final = 3
 _NAMED_MAX: Final = 5
 # Kafka's brokers wait for five seconds. In one process the next controller takes over in less time.
 BACKOFF_MS: Final = 500
+# Pause while the next owner of a partition prepares.
+PREPARING_MS: Final = 100
 
 
 class Controller(Protocol):
@@ -37,22 +39,30 @@ async def controlled_shutdown(
     clock: Clock,
     attempts: int = ATTEMPTS,
     backoff_ms: float = BACKOFF_MS,
+    is_owned: Callable[[TopicPartition], bool] = lambda name: False,
+    limit_ms: float = 0,
 ) -> bool:
     """Request the shutdown until the broker leads no partition, at most `attempts` times.
+
+    While next owners of partitions prepare, more attempts are made.
 
     Never raises a failure of the controller: the broker stops anyway.
 
     Args:
         epoch: returns the epoch of the broker's registration; NO_EPOCH if the broker is not registered any more and
             leads nothing.
+        is_owned: whether a partition is of an ownership topic.
+        limit_ms: how long next owners may prepare.
 
     Returns:
         whether the broker leads no partition any more that another broker could lead.
     """
     remaining: list[TopicPartition] = []
-    for attempt in range(attempts):
-        if attempt:
-            await clock.sleep_ms(backoff_ms)
+    until_ms, attempt, prepares = clock.monotonic_ms() + limit_ms, 0, False
+    while attempt < attempts:
+        if prepares or attempt:
+            await clock.sleep_ms(PREPARING_MS if prepares else backoff_ms)
+        prepares, attempt = False, attempt + 1
         registered = epoch()
         if registered == NO_EPOCH:
             return False
@@ -67,6 +77,9 @@ async def controlled_shutdown(
             continue
         if not remaining:
             return True
+        if any(map(is_owned, remaining)) and clock.monotonic_ms() < until_ms:
+            prepares, attempt = True, attempt - 1
+            continue
         log.info("broker %d still leads %d partitions, such as %s", broker, len(remaining), remaining[0])
     if remaining:
         named = ", ".join(map(str, remaining[:_NAMED_MAX])) + (", ..." if len(remaining) > _NAMED_MAX else "")

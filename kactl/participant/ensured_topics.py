@@ -10,6 +10,7 @@ from kactl.clock import Clock
 from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.messages.topic_requests import WaitFor, ensure_request
+from kactl.model import TopicKind
 
 from .incarnation import Incarnation
 from .time_limit import limited
@@ -35,6 +36,8 @@ class TopicRequests:
         replication_factor: int | None = None,
         assignment: Mapping[int, Iterable[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        kind: TopicKind = "replicated",
+        standby: int | None = None,
         wait: WaitFor = "stored",
         timeout_ms: int = 30_000,
     ) -> bool:
@@ -43,7 +46,7 @@ class TopicRequests:
         Arguments, result and errors are those of `Controller.ensure_topic`. Until the time limit, this waits for a
         controller that can be reached.
         """
-        request = ensure_request(topic, partitions, replication_factor, assignment, config, wait)
+        request = ensure_request(topic, partitions, replication_factor, assignment, config, wait, kind, standby)
         return await ensured(self._ask_controller, request, self._clock, timeout_ms)
 
     async def _ask_controller(self, request: ControllerRequest) -> Any:

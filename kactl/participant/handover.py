@@ -145,6 +145,9 @@ class Handover:
         else:
             self._reporter.ended(names, epochs)
 
+    def prepared(self) -> None:
+        self._reporter.waiting()
+
     def settled(self) -> None:
         if self._sent_by != NO_EPOCH:
             self._reporter.complete(self._sent_by)

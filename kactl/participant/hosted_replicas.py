@@ -145,6 +145,15 @@ class HostedReplicas:
             token=(int(self.token[0, row]), int(self.token[1, row])),
         )
 
+    def led_replicated(self) -> RowNumbers:
+        """Returns the rows that are led here, without those of ownership topics, which have no in-sync replicas."""
+        rows = self.in_role(Role.LEADER)
+        if not len(self.topic_id):
+            return rows
+        ids = self.topic_id[rows]
+        owned = [found for found in np.unique(ids) if TopicRef("", bytes(found)).is_ownership]
+        return rows[~np.isin(ids, owned)] if owned else rows
+
     def topic_id_of(self, name: TopicPartition) -> bytes:
         """Returns the topic id of a hosted partition; ZERO_ID if it is not known."""
         row = self.index.find_one(name)

@@ -114,7 +114,12 @@ class Incarnation:
         self.reporter = Reporter(broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock)
         self._listener_leases = ListenerLeases(listener, calls, self.hosted, report=self.reporter.add)
         self._leadership_reporter = LeadershipReporter(
-            broker, self.hosted, epoch=lambda: self.epoch, controller=self.controller, clock=clock
+            broker,
+            self.hosted,
+            epoch=lambda: self.epoch,
+            controller=self.controller,
+            clock=clock,
+            is_prepared=None if hosting is None else hosting.is_prepared,
         )
         self._handover = Handover(self.hosted, self._leadership_reporter, hosting)
         self._requests = RequestQueue(broker)

@@ -89,7 +89,7 @@ class _Postponed:
 
 def candidates(hosted: HostedReplicas, live: BrokerSet) -> Candidates:
     """Returns the led partitions that have a live replica out of sync, or a recovery to end."""
-    rows = hosted.in_role(Role.LEADER)
+    rows = hosted.led_replicated()
     replicas, isr = hosted.replicas[:, rows], hosted.isr[:, rows]
     in_sync = np.zeros(replicas.shape, np.bool_)
     for member in isr:

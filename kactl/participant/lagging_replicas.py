@@ -19,7 +19,7 @@ from kactl.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names
 
 from .followers import Floats, Followers
-from .hosted_replicas import HostedReplicas, Role
+from .hosted_replicas import HostedReplicas
 from .isr_update import InSync
 from .leader_positions import NEVER
 
@@ -53,7 +53,7 @@ class LaggingReplicas:
 
     def check(self) -> None:
         """Check which members follow now."""
-        rows = self._hosted.in_role(Role.LEADER)
+        rows = self._hosted.led_replicated()
         names, isr = self._hosted.index.names(rows), self._hosted.isr[:, rows]
         epochs = self._hosted.leader_epoch[rows]
         confirmed_ms = np.full(isr.shape, NEVER)

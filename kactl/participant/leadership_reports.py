@@ -42,7 +42,9 @@ class LeadershipReporter:
         epoch: Callable[[], int],
         controller: ControllerClient,
         clock: Clock,
+        is_prepared: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
+        self._is_prepared = is_prepared
         self._broker = broker
         self._hosted = hosted
         self._epoch = epoch
@@ -106,11 +108,21 @@ class LeadershipReporter:
                 self._epoch(),
                 self._number,
                 ended=_joined(ended),
-                waiting=LeaderEpochs() if leaving else LeaderEpochs.of(*self._hosted.waiting_leaderships()),
+                waiting=LeaderEpochs() if leaving else LeaderEpochs.of(*self._waiting()),
                 complete=self._complete,
                 leaving=leaving,
             )
         )
+
+    def _waiting(self) -> tuple[Names, Ints]:
+        """Returns the leaderships that wait; those of ownership topics once they are prepared: their former owners lead
+        until then."""
+        names, epochs = self._hosted.waiting_leaderships()
+        if self._is_prepared is None or not any(ref.is_ownership for ref in names.topics):
+            return names, epochs
+        owned = np.array([ref.is_ownership for ref in names.topics], np.bool_)[names.topic]
+        ready = ~owned | np.array([self._is_prepared(name) for name in names], np.bool_)
+        return names.take(ready), epochs[ready]
 
 
 def _joined(parts: Sequence[tuple[Names, Ints]]) -> LeaderEpochs:

@@ -26,7 +26,7 @@ from kactl.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.messages.sessions import START_BYTES, incarnation_ids
-from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint
+from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack, ShieldedTasks, raise_alone
 from kactl.runtime.logs import logger
@@ -61,6 +61,9 @@ SESSION_TIMEOUT_MS: Final = STORE_TIMEOUT_MS
 _LINK_POLL_MS: Final = 20
 
 
+WEIGHT_MAX: Final = 1_000
+
+
 class Participant(TopicRequests, Views):
     """A participant in this process: a handler leads the partitions that the controller gives to it.
 
@@ -81,6 +84,9 @@ class Participant(TopicRequests, Views):
         hub: the network of this process, which the participant shares with the controllers and other participants.
         network: any other network, in place of `hub`.
         controllers: addresses of the controllers, `host:port`, for a network that does not know them.
+        groups: the ownership topics of which it may own partitions; None: all. A process that has the code for some
+            topics only names these.
+        weight: of its share in them: one of weight 2 owns twice as many partitions as one of weight 1.
         endpoints: the addresses of the broker for its registration. The participant does not listen on them.
         listener: callbacks for partitions to lead, to follow and to stop, in place of a handler: for programs that
             apply Kafka's requests themselves.
@@ -118,6 +124,8 @@ class Participant(TopicRequests, Views):
         controllers: Sequence[str] = (),
         clock: Clock | None = None,
         rack: str | None = None,
+        groups: Iterable[str] | None = None,
+        weight: int = 1,
         endpoints: tuple[Endpoint, ...] = (),
         listener: Listener | None = None,
         in_sync: InSync | None = None,
@@ -135,10 +143,13 @@ class Participant(TopicRequests, Views):
     ) -> None:
         if arguments.whole(broker_id, "broker_id") < 0:
             raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
+        if not 1 <= arguments.whole(weight, "weight") <= WEIGHT_MAX:
+            raise BadRequest("weight", f"{weight} is not between 1 and {WEIGHT_MAX}")
         if store is None and not alter_partition:
             raise BadRequest("alter_partition", "is False, which needs a store to which leaders write their ISRs")
         if start_timeout_ms is not None and arguments.whole(start_timeout_ms, "start_timeout_ms") < 0:
             raise BadRequest("start_timeout_ms", f"{start_timeout_ms} is negative; None waits for ever")
+        offered = None if groups is None else arguments.names(groups, "groups")
         self.id = broker_id
         self._store = store
         self._clock = clock or SystemClock()
@@ -148,6 +159,7 @@ class Participant(TopicRequests, Views):
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
+        self._transition_timeout_ms = transition_timeout_ms
         lease = lease or LeaseConfig()
         self._hosting = wiring.hosting(
             handler,
@@ -174,7 +186,7 @@ class Participant(TopicRequests, Views):
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
         self._registrar = Registrar(
-            Broker(broker_id, NO_EPOCH, endpoints, rack),
+            Broker(broker_id, NO_EPOCH, endpoints, rack, groups=offered, weight=weight),
             sessions=connections.sessions,
             network=connections.network,
             controllers=connections.controllers,
@@ -315,6 +327,8 @@ class Participant(TopicRequests, Views):
             controller=incarnation.controller,
             clock=self._clock,
             attempts=attempts,
+            is_owned=lambda name: TopicRef(name.topic, incarnation.hosted.topic_id_of(name)).is_ownership,
+            limit_ms=self._transition_timeout_ms,
         )
 
     async def restart(self) -> None:

@@ -118,6 +118,8 @@ class RemoteSession:
             broker.rack,
             broker.features,
             broker.peer,
+            broker.groups,
+            broker.weight,
         )
         answer = await self._link.session(request)
         if not isinstance(answer, Registered):

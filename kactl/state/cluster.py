@@ -68,6 +68,18 @@ class AwaitedTopic(NamedTuple):
     queued: int = 0
 
 
+class HandoverInProgress(NamedTuple):
+    """A partition whose next owner prepares.
+
+    Attributes:
+        former: the owner that leads until then.
+        until_ms: monotonic time after which another owner is chosen.
+    """
+
+    former: int
+    until_ms: float
+
+
 class Resigned(NamedTuple):
     """A leadership that automatic balancing does not return, until a monotonic time or the end of the registration."""
 
@@ -129,6 +141,8 @@ class Cluster:
         self.without_id: set[str] = set()  # topics whose ids were lost
         self.deleted: dict[TopicRef, None] = {}  # the last ones that this controller has deleted, as ordered
         self.resigned: dict[TopicPartition, Resigned] = {}
+        self.standbys: dict[str, int] = {}  # of ownership topics: how many participants follow each partition
+        self.handovers: dict[TopicPartition, HandoverInProgress] = {}
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
@@ -341,6 +355,13 @@ class Cluster:
             columns = self.table.hold_columns()
             self.holds.leaders_changed(columns, rows[found], loaded.leader[found], loaded.leader_epoch[found])
         self.table.put_leaderships(rows, loaded)
+        self.table.assign_owned(self.table.owned(rows[loaded.found]))
+        self.imbalance_count += self._imbalanced(rows) - before
+
+    def assign_owned(self, rows: RowNumbers) -> None:
+        """See `Table.assign_owned`."""
+        before = self._imbalanced(rows)
+        self.table.assign_owned(rows)
         self.imbalance_count += self._imbalanced(rows) - before
 
     def queue_deletion(self, topics: Iterable[str]) -> None:
@@ -421,6 +442,9 @@ class Cluster:
         self.creations_unchecked -= removed
         self.without_id -= removed
         self.resigned = {name: held for name, held in self.resigned.items() if name.topic not in removed}
+        self.handovers = {name: former for name, former in self.handovers.items() if name.topic not in removed}
+        for name in removed:
+            self.standbys.pop(name, None)
         self.lift_blockers(removed)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in removed}

@@ -54,6 +54,7 @@ class Table(Columns):
         self.revision = 0
         self._index = TopicIndex()
         self._queued = np.zeros(0, np.bool_)  # by topic number: the topic is queued for deletion
+        self._owned: set[int] = set()  # numbers of topics of the kind ownership
         self._dirs_offline = False  # whether any row has a failed directory; if not, the column is not read
 
     @property
@@ -101,6 +102,8 @@ class Table(Columns):
         topic = self._index.add(name, topic_id)
         if topic.number >= len(self._queued):
             self._queued = np.concatenate([self._queued, np.zeros(max(64, len(self._queued)), np.bool_)])
+        if topic.ref.is_ownership:
+            self._owned.add(topic.number)
         return topic
 
     def remove_topics(self, names: Iterable[str]) -> None:
@@ -109,6 +112,7 @@ class Table(Columns):
         removed = self._index.remove(names)
         for topic in removed:
             self._queued[topic.number] = False
+            self._owned.discard(topic.number)
         if removed:
             self._release(rows_of_all(removed))
 
@@ -154,6 +158,19 @@ class Table(Columns):
         columns["in_sync"][:, rows] = in_sync_of(columns["replicas"][:, rows], loaded.isr)
         for name in ("leader", "leader_epoch", "partition_epoch", "controller_epoch", "recovering"):
             columns[name][rows] = getattr(loaded, name)
+
+    def assign_owned(self, rows: RowNumbers) -> None:
+        """Take the leader and the ISR of some rows for their assignment: that of an ownership topic is not stored."""
+        if not len(rows):
+            return
+        columns = self._columns
+        replicas, in_sync = columns["replicas"][:, rows], columns["in_sync"][:, rows]
+        members = np.where(in_sync, replicas, NO_BROKER)
+        # The leader first, then the others in their order.
+        order = np.argsort(~in_sync * 2 + (replicas != columns["leader"][rows]), axis=0, kind="stable")
+        names, none = self.names(rows), np.zeros(members.shape, np.bool_)
+        members = np.take_along_axis(members, order, axis=0)
+        self._assign(rows, Assignments(tuple(names.topics), names.topic, names.partition, members, none, none))
 
     def set_states(self, rows: RowNumbers, state: Any) -> None:
         """Set partition states without a check or a counter. Only for start-up and tests."""
@@ -304,6 +321,14 @@ class Table(Columns):
     def not_queued(self, rows: RowNumbers) -> RowNumbers:
         """Returns `rows` without those of topics that are queued for deletion."""
         return rows[~self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows
+
+    def owned_topics(self) -> list[Topic]:
+        """Returns the topics of the kind ownership, in the order in which they were added."""
+        return [self.topic_at(number) for number in sorted(self._owned)]
+
+    def owned(self, rows: RowNumbers) -> RowNumbers:
+        """Returns those of `rows` that belong to topics of the kind ownership."""
+        return rows[np.isin(self._columns["topic"][rows], list(self._owned))] if self._owned else rows[:0]
 
     def queued(self, rows: RowNumbers) -> RowNumbers:
         """Returns those of `rows` that belong to topics queued for deletion."""

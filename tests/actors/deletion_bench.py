@@ -16,6 +16,7 @@ from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
 from kactl.actors.handlers.offline import Offline
+from kactl.actors.handlers.ownership import Ownership
 from kactl.actors.handlers.stopped_replicas import StoppedReplicas
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
@@ -96,7 +97,8 @@ class DeletionBench:
         )
         self.deletion = Deletion(context, Timers(self.clock, self.enqueued.append))
         self.events = DeletionEvents(context, self.deletion)
-        self.offline = Offline(context, self.deletion, StoppedReplicas(context))
+        timers = Timers(self.clock, self.enqueued.append)
+        self.offline = Offline(context, self.deletion, StoppedReplicas(context), Ownership(context, timers))
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def notified(change: Change) -> list[int]:
 
 # -- choice of a leader ------------------------------------------------------------------------------------------------
 
-OFFLINE, UNCLEAN, REASSIGNMENT, PREFERRED, SHUTDOWN = Election
+OFFLINE, UNCLEAN, REASSIGNMENT, PREFERRED, SHUTDOWN, OWNERSHIP = Election
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +117,26 @@ ROWS = [
     Row(89, SHUTDOWN, isr=(2,), live=(2, 4), shutting_down=(2,), leader=None),
     Row(90, SHUTDOWN, isr=(2, 4), live=(2, 4), shutting_down=(2, 4), leader=None),
 ]
+
+
+@pytest.mark.parametrize(("isr", "live", "leader"), [((4,), (2, 4), 2), ((2,), (4,), 4), ((2, 4), (), None)])
+def test_any_online_candidate_may_own(isr: tuple[int, ...], live: tuple[int, ...], leader: int | None) -> None:
+    seed = a_partition((2, 4), led(4, 3, isr), live=live)
+
+    change = elect(seed, OWNERSHIP, unclean=False)
+
+    assert leader_of(change) == leader
+    if leader is not None:
+        assert outcome(change) == (leader, 4, set(live))
+
+
+def test_owner_that_lives_is_not_notified_of_the_next_one() -> None:
+    seed = a_partition((2, 4, 6), led(4, 3, (2, 4, 6)), live=(2, 4, 6))
+
+    change = elect(seed, OWNERSHIP, unclean=False)
+
+    assert leader_of(change) == 2
+    assert notified(change) == [2, 6]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.scenario(row.number)) for row in ROWS])

@@ -67,10 +67,19 @@ def controlled_shutdown(
     return None
 
 
+def ownership(cluster: ObjectCluster, partition: Partition, leading: Leading, *, unclean: bool) -> Choice | None:
+    online = [broker for broker in partition.replicas if cluster.is_online(broker, partition.name)]
+    if not online:
+        return None
+    told = [broker for broker in online if broker == online[0] or broker != leading.leader]
+    return Choice(online[0], isr=online, recovering=False, told=told)
+
+
 STRATEGIES: dict[Election, Callable[..., Choice | None]] = {
     Election.OFFLINE: offline,
     Election.UNCLEAN: offline,
     Election.REASSIGNMENT: reassignment,
     Election.PREFERRED: preferred,
     Election.CONTROLLED_SHUTDOWN: controlled_shutdown,
+    Election.OWNERSHIP: ownership,
 }

@@ -285,6 +285,8 @@ class PartitionActor:
             return False
         order.ticket.finish()
         self.state = HandlerState.WAITING
+        if is_needed and order.held:
+            environment.prepared(order)
         await self._wait_for_lease(order)
         if self._is_superseded():
             return False

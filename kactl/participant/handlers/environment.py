@@ -12,7 +12,7 @@ from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.logs import FailureLog
 
 from .handler import Follower, PartitionHandler
-from .orders import Order
+from .orders import Lead, Order
 from .waiting import Slots
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class Environment(Protocol):
 
     def began(self, name: TopicPartition, order: Order) -> None:
         """Called once for each order that is not replaced, when the calls of earlier orders have ended."""
+
+    def prepared(self, order: Lead) -> None:
+        """Called when `prepare` has ended, for a leadership that waits for its release."""
 
     def replaced(self, order: Order) -> None:
         """Called for an order that was replaced before it began, or under which a leadership goes on."""

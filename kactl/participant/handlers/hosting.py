@@ -9,7 +9,7 @@ from kactl.clock import Clock
 from kactl.errors import NotFound
 from kactl.messages.broker import PartitionReport
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica
-from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.leases.leader import Leader
@@ -41,6 +41,9 @@ class LeadershipEnds(Protocol):
     """Receives the ends of leaderships; see `kactl.participant.handover`."""
 
     def ended(self, name: TopicPartition, leader_epoch: int, *, forever: bool) -> None: ...
+
+    def prepared(self) -> None:
+        """A leadership that waits is prepared."""
 
     def settled(self) -> None:
         """Every leadership that an order has ended has ended."""
@@ -308,6 +311,14 @@ class HandlerHosting:
         elif isinstance(order, Stop) and order.leader_epoch >= 0:
             self._ended(name, order.leader_epoch + 1, forever=True)
         self.replaced(order)
+
+    def prepared(self, order: Lead) -> None:
+        if TopicRef("", order.token.topic_id).is_ownership and self._ends is not None:
+            self._ends.prepared()
+
+    def is_prepared(self, name: TopicPartition) -> bool:
+        """Returns whether a leadership that waits needs nothing but its release."""
+        return self.state(name) in (HandlerState.WAITING, HandlerState.LEADING)
 
     def replaced(self, order: Order) -> None:
         self._unbegun -= 1

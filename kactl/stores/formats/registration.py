@@ -51,6 +51,8 @@ class _Participant(msgspec.Struct, omit_defaults=True):
     handover_wait_ms: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)] = 0
     peer: Endpoint | None = None
     controller: bool = False
+    groups: tuple[_Text, ...] | None = None
+    weight: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)] = 1
 
 
 class _Node(msgspec.Struct):
@@ -90,6 +92,8 @@ def encode(broker: Broker, now_ms: int, *, controller: bool = False) -> bytes:
         handover_wait_ms=broker.handover_wait_ms,
         peer=broker.peer,
         controller=controller,
+        groups=broker.groups,
+        weight=broker.weight,
     )
     if own != _Participant():
         node.kactl = own
@@ -150,6 +154,8 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
         session=own.session,
         handover_wait_ms=own.handover_wait_ms,
         peer=own.peer,
+        groups=own.groups,
+        weight=own.weight,
     )
 
 

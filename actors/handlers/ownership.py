@@ -1,0 +1,304 @@
+"""Owners of the partitions of ownership topics, here called shards.
+
+    a member came, left, or cannot serve    settle   every shard without an owner gets one, every missing standby too
+    a few seconds after a member came       even     shards move to it, a batch at a time
+    the next owner of a shard is prepared   let go   the former one receives its order, and ends its leadership
+
+The stored assignment of an ownership topic has no replicas. The leader is the owner and the other members of the ISR
+are the standbys, so that each change of them is one write. In memory, the assignment is the same.
+
+A former owner that lives is not told of the election before the next owner reports that it is prepared. Meanwhile it
+leads on, under its lease. The next owner waits for its end, as for that of any earlier leader; see `leases`.
+
+`kactl.machines.ownership` chooses the owners.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kactl.actors.machines.messages import Move
+from kactl.machines.election import Election
+from kactl.machines.ownership import Place, Shard, Shards, even, place
+from kactl.messages.events import Event, PlacementDue
+from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.runtime.logs import logger
+from kactl.state.change import Change
+from kactl.state.cluster import HandoverInProgress, Resigned
+from kactl.state.rows import Bools, Ints, RowNumbers, choose, holds, some
+from kactl.state.table import NO_ROW, Topic
+from kactl.stores.base import Assignments
+
+from .base import ControllerContext, Handler, Handlers
+from .timers import Timers
+
+log = logger(__name__)
+
+# Shards that move at once to a member that has come. Participants prepare up to 64 at once.
+HANDOVERS_AT_ONCE: Final = 20
+# A joining member that is followed by others moves the placement to later, by this many delays at most: a rolling
+# restart is settled once.
+DELAYS_MAX: Final = 5
+# How often hand-overs in progress are looked at.
+LOOK_MS: Final = 1_000
+# How long the next owner may prepare. A participant's own limit is half of it.
+PREPARE_MS_MAX: Final = 60_000
+
+
+class Ownership(Handlers):
+    """Places shards on participants.
+
+    Args:
+        timers: delay hand-overs that even out the shares.
+    """
+
+    def __init__(self, context: ControllerContext, timers: Timers) -> None:
+        super().__init__(context)
+        self._timers = timers
+        self._latest_ms = 0.0  # when the shares are evened out at the latest
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {PlacementDue: self.on_placement_due}
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    async def members_came(self) -> None:
+        """Settle, and even out the shares a few seconds later, when other members may have come, too."""
+        if not self.cluster.table.owned_topics():
+            return
+        await self.settle()
+        delay_ms, now_ms = self.settings.participant_balance_ms, self.clock.monotonic_ms()
+        if not self.settings.auto_balance or delay_ms <= 0:
+            return
+        if not self._timers.is_set(PlacementDue()):
+            self._latest_ms = now_ms + DELAYS_MAX * delay_ms
+        self._timers.set(PlacementDue(), max(0.0, min(delay_ms, self._latest_ms - now_ms)))
+
+    async def settle(self) -> None:
+        """Give each shard without a member as its owner to one, and each its standbys."""
+        topics = self._topics()
+        if topics:
+            await self._apply(self._changed(topics, place([shards for _, _, shards in topics])))
+            self._forget_left()
+
+    async def on_placement_due(self, event: PlacementDue) -> None:
+        """Return hand-overs whose next owners do not prepare, and begin the next batch when none is in progress."""
+        await self._return_overdue()
+        if self.cluster.handovers:
+            self._timers.set(PlacementDue(), LOOK_MS)
+            return
+        topics = self._topics()
+        moves = even([shards for _, _, shards in topics], limit=HANDOVERS_AT_ONCE)
+        if not moves:
+            return
+        log.info("%d partitions are handed over, so that participants own equal shares", len(moves))
+        planned: dict[int, list[Shard]] = {}
+        for move in moves:
+            shards = planned.setdefault(move.topic, list(topics[move.topic][2].shards))
+            former = shards[move.shard]
+            # The former owner follows if a standby is wanted: it is warm.
+            shards[move.shard] = former._replace(owner=move.owner, standbys=(former.owner, *former.standbys))
+        changed = [
+            (*topics[number][:2], topics[number][2]._replace(shards=tuple(planned[number]))) for number in planned
+        ]
+        await self._apply(self._changed(changed, place([shards for _, _, shards in changed])))
+        self._forget_left()
+        self._timers.set(PlacementDue(), LOOK_MS if self.cluster.handovers else 0)
+
+    def prepared(self, row_numbers: RowNumbers) -> None:
+        """End the leaderships of former owners of some rows, whose next owners have reported that they wait for it."""
+        if not self.cluster.handovers:
+            return
+        columns = self.cluster.table.hold_columns()
+        current = columns.waiting_epoch[row_numbers] == columns.leader_epoch[row_numbers]
+        names = self.cluster.table.names(row_numbers[current])
+        self._let_go([name for name in names if name in self.cluster.handovers])
+
+    def assign(self, row_numbers: RowNumbers) -> None:
+        """Choose the owners of new partitions among some rows. Nothing is written or sent."""
+        if not len(self.cluster.table.owned(row_numbers)):
+            return
+        topics, wanted = self._topics(), set(row_numbers.tolist())
+        changed = self._changed(topics, place([shards for _, _, shards in topics]))
+        rows = self.cluster.table.rows(np.array(sorted(wanted & changed.keys()), np.intp))
+        self._put({int(row): changed[int(row)] for row in rows.index[~rows.has_leadership]})
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+
+    def _topics(self) -> list[tuple[Topic, RowNumbers, Shards]]:
+        """Returns the ownership topics with their rows and shards.
+
+        Shards of live owners that this controller has not reached yet are left out: they are neither moved nor counted.
+        """
+        cluster, table = self.cluster, self.cluster.table
+        owned = [topic for topic in table.owned_topics() if topic.name not in cluster.topics_to_delete]
+        if not owned:
+            return []
+        live = cluster.live_brokers
+        resigned = dict.fromkeys(cluster.held_leaderships(self.clock.monotonic_ms()).tolist())
+        result = []
+        for topic in owned:
+            weights = {
+                id_: broker.weight
+                for id_, broker in cluster.brokers.items()
+                if id_ in live.electable
+                and broker.incarnation
+                and (broker.groups is None or topic.name in broker.groups)
+            }
+            rows = table.rows(np.sort(table.rows_of(topic)))
+            known = live.electable[rows.leader] | ~live.live[rows.leader]
+            rows = rows.take(known & (rows.state != PartitionState.ABSENT) | ~rows.has_leadership)
+            shards = []
+            for at, (row, leader) in enumerate(zip(rows.index.tolist(), rows.leader.tolist(), strict=True)):
+                standbys = rows.replicas[rows.in_sync[:, at] & (rows.replicas[:, at] != leader), at]
+                barred = frozenset(rows.replicas[rows.dir_offline[:, at], at].tolist())
+                if row in resigned:
+                    barred |= {cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))].broker}
+                shards.append(Shard(leader, tuple(standbys.tolist()), barred))
+            standby = cluster.standbys.get(topic.name, 0)
+            result.append((topic, rows.index, Shards(weights, standby, tuple(shards))))
+        return result
+
+    def _changed(
+        self, topics: Iterable[tuple[Topic, RowNumbers, Shards]], places: Iterable[list[Place]]
+    ) -> dict[int, Place]:
+        """Returns the places that differ from the present ones, by row, without those that have no member."""
+        state, changed = self.cluster.table.column("state"), {}
+        for (_, row_numbers, topic), planned in zip(topics, places, strict=True):
+            for row, before, after in zip(row_numbers.tolist(), topic.shards, planned, strict=True):
+                leader = int(self.cluster.table.column("leader")[row])
+                same = after.owner == leader and {*after.standbys} == {*before.standbys} - {leader}
+                if after.owner in topic.weights and not (same and state[row] == PartitionState.ONLINE):
+                    changed[row] = after
+        return changed
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def _put(self, places: Mapping[int, Place]) -> RowNumbers:
+        """Set the assignments of some rows in memory."""
+        row_numbers = np.array(sorted(places), np.intp)
+        names = self.cluster.table.names(row_numbers)
+        assigned = {name: Assignment(places[int(row)].replicas) for name, row in zip(names, row_numbers, strict=True)}
+        self.cluster.put_assignments(Assignments.of(assigned, {ref.name: ref.id for ref in names.topics}))
+        return row_numbers
+
+    async def _apply(self, places: Mapping[int, Place]) -> None:
+        """Write new places, and send them to all but former owners that live."""
+        if not places:
+            return
+        table, row_numbers = self.cluster.table, self._put(places)
+        former = table.column("leader")[row_numbers].copy()
+        await self.move(Move(row_numbers, PartitionState.ONLINE, Election.OWNERSHIP))
+        rows = table.rows(row_numbers)
+        elected = rows.leader == [places[int(row)].owner for row in row_numbers]
+        elected &= rows.state == PartitionState.ONLINE
+        self.cluster.assign_owned(row_numbers[~elected & rows.has_leadership])  # as it is stored; it is retried
+        self._start_replicas(row_numbers[elected])
+        begun = elected & (rows.leader != former) & self.cluster.live_brokers.registered[former]
+        self._begin_handovers(row_numbers[begun], former[begun])
+
+    def _start_replicas(self, row_numbers: RowNumbers) -> None:
+        """Set the states of assigned replicas. The election has sent them what they need."""
+        for state in (ReplicaState.NEW, ReplicaState.ONLINE):
+            rows = self.cluster.table.rows(row_numbers)
+            which = rows.assigned & (rows.replica_state != ReplicaState.ONLINE)
+            before = which & (rows.replica_state == ReplicaState.ABSENT) if state is ReplicaState.NEW else which
+            self._set_states(row_numbers, before, state)
+
+    def _set_states(self, row_numbers: RowNumbers, which: Bools, state: ReplicaState) -> None:
+        if which.any():
+            rows = self.cluster.table.rows(row_numbers)
+            self.history.add_replicas(rows, which, state, self.cluster.table.refs, controller_epoch=self.epoch)
+            states = choose(which, np.uint8(state), rows.replica_state)
+            self.cluster.apply(Change.of(rows, replica_state=states))
+
+    def _forget_left(self) -> None:
+        """Stop the replicas that are not wanted any more, and forget them. Those that have failed stay known."""
+        cluster, table = self.cluster, self.cluster.table
+        owned = table.not_queued(table.owned(table.all()))
+        rows = table.rows(owned)
+        left = ~rows.assigned & (rows.replica_state != ReplicaState.ABSENT)
+        left &= ~rows.dir_offline | (rows.replica_state != ReplicaState.OFFLINE)
+        for name, handover in cluster.handovers.items():
+            left &= (rows.index != table.row(name)) | (rows.replicas != handover.former)
+        if not left.any():
+            return
+        self.batch.begin()
+        self.batch.stop(rows, left, delete=False)
+        self.channels.send(self.batch.flush())
+        for state in (
+            ReplicaState.OFFLINE,
+            ReplicaState.DELETION_STARTED,
+            ReplicaState.DELETION_SUCCESSFUL,
+            ReplicaState.ABSENT,
+        ):
+            self._set_states(owned, left, state)
+            left &= ~rows.dir_offline
+
+    # -- hand-overs ----------------------------------------------------------------------------------------------------
+
+    def _begin_handovers(self, row_numbers: RowNumbers, former: Ints) -> None:
+        """Let former owners lead until the next ones are prepared; those for which none waits end at once."""
+        if not len(row_numbers):
+            return
+        cluster, until_ms = self.cluster, self.clock.monotonic_ms() + PREPARE_MS_MAX
+        rows = cluster.table.rows(row_numbers)
+        held = cluster.holds.held(cluster.table.hold_columns(), row_numbers, rows.leader)
+        failed = (rows.dir_offline & (rows.replicas == former)).any(axis=0)
+        waits = np.zeros(len(rows), np.bool_) if held is None else held & ~failed
+        at_once = []
+        for at, name in enumerate(cluster.table.names(row_numbers)):
+            # A hand-over that has not ended has an earlier owner, which leads.
+            earlier = cluster.handovers.pop(name, None)
+            leads = int(former[at]) if earlier is None else earlier.former
+            if leads == rows.leader[at]:
+                continue
+            cluster.handovers[name] = HandoverInProgress(leads, until_ms)
+            if not waits[at]:
+                at_once.append(name)
+        self._let_go(at_once)
+        if cluster.handovers and not self._timers.is_set(PlacementDue()):
+            self._timers.set(PlacementDue(), LOOK_MS)
+
+    def _let_go(self, names: Iterable[TopicPartition]) -> None:
+        """Send former owners their orders: to follow, or to stop."""
+        groups: dict[int, list[int]] = {}
+        for name in names:
+            groups.setdefault(self.cluster.handovers.pop(name).former, []).append(self.cluster.table.row(name))
+        for former, found in groups.items():
+            rows = self.cluster.table.rows(np.array(sorted(row for row in found if row != NO_ROW), np.intp))
+            deleted = rows.take(rows.queued)
+            rows = rows.take(some(holds(rows, former) & rows.assigned) & ~rows.queued)
+            self.batch.begin()
+            self.batch.lead_and_follow(rows, holds(rows, former))
+            self.batch.stop(deleted, holds(deleted, former), delete=False)
+            self.channels.send(self.batch.flush())
+        if groups:
+            self._forget_left()
+
+    async def _return_overdue(self) -> None:
+        """End hand-overs whose former owners are gone, and choose others in place of owners that do not prepare."""
+        cluster, now_ms = self.cluster, self.clock.monotonic_ms()
+        over = {
+            name: handover
+            for name, handover in cluster.handovers.items()
+            if handover.former not in cluster.brokers or name.topic in cluster.topics_to_delete
+        }
+        late = [
+            name for name, handover in cluster.handovers.items() if handover.until_ms <= now_ms and name not in over
+        ]
+        self._let_go(over)
+        for name in late:
+            row = cluster.table.row(name)
+            owner = int(cluster.table.column("leader")[row])
+            if owner == NO_LEADER or owner not in cluster.brokers:
+                continue
+            log.warning(
+                "%s: participant %d has not prepared for %d ms, and another one is chosen", name, owner, PREPARE_MS_MAX
+            )
+            epoch = cluster.brokers[owner].epoch
+            cluster.resigned[name] = Resigned(owner, epoch, now_ms + PREPARE_MS_MAX)
+            cluster.handovers[name] = cluster.handovers[name]._replace(until_ms=now_ms + PREPARE_MS_MAX)
+        if late:
+            await self.settle()
