@@ -29,6 +29,7 @@ from .late_start import LateStart
 from .machines.unclean import Unclean
 from .preemption import Preemption
 from .priority_inbox import PriorityInbox
+from .watcher import RECORDED
 
 log = logger(__name__)
 
@@ -101,6 +102,7 @@ class ControllerLoop(Actor[Event], Preemption):
         self.event_stats.begin(message, waited_ms)
         self.telemetry.queued(waited_ms)
         before, self.state = self.state, message.state
+        recorded = self.context.history.seq
         if self.event_stats.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
         if message.priority is Priority.HIGH:
@@ -116,6 +118,8 @@ class ControllerLoop(Actor[Event], Preemption):
                 return await self._receive(message, origin.check)
         finally:
             self.state = before
+            if type(message) in RECORDED and self.is_active and recorded == self.context.history.seq:
+                self.event_stats.no_change()
             took_ms = self.event_stats.end()
             if message.state.is_timed:
                 self.telemetry.processed(message.state.label, took_ms)

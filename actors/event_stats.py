@@ -85,7 +85,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 class _Tally:
     def __init__(self) -> None:
-        self.started = self.handled = self.failed = self.preempted = 0
+        self.started = self.handled = self.failed = self.preempted = self.unchanged = 0
         self.wait = Durations()
         self.process = Durations()
 
@@ -121,6 +121,11 @@ class EventStats:
         """Returns the number of events that were begun, by label; the one in progress included."""
         return {label: tally.started for label, tally in self._tallies.items()}
 
+    @property
+    def unchanged(self) -> Mapping[str, int]:
+        """Returns the number of events that have changed nothing, by label."""
+        return {label: tally.unchanged for label, tally in self._tallies.items() if tally.unchanged}
+
     def begin(self, event: Event, waited_ms: float) -> None:
         now_ms = self._clock.monotonic_ms()
         tally = self._tally(event)
@@ -132,6 +137,11 @@ class EventStats:
     def fail(self) -> None:
         """Count the event that was begun last as failed."""
         self._hand[-1].failed = True
+
+    def no_change(self) -> None:
+        """Count the event that was begun last as one that has changed nothing."""
+        done = self._hand[-1]
+        self._tally(done.event).unchanged += not done.failed
 
     def end(self) -> float:
         """End the event that was begun last. Returns how long it took by itself, in ms."""

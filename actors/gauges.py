@@ -86,6 +86,15 @@ def readings(
         "kactl.event.started": lambda: [
             (count, {"kactl.event.kind": label}) for label, count in loop.event_stats.started.items()
         ],
+        "kactl.event.unchanged": lambda: [
+            (count, {"kactl.event.kind": label}) for label, count in loop.event_stats.unchanged.items()
+        ],
+        "kactl.isr.proposal.rejected": _counted(loop.context.proposals_rejected, "error"),
+        "kactl.transitions.refused": lambda: [
+            (count, {"machine": machine, "from": before, "to": after})
+            for machine, actor in (("partition", partitions), ("replica", replicas))
+            for (before, after), count in actor.refused.items()
+        ],
         "kactl.event.timed_out": _one(lambda: loop.inbox.abandoned),
         "kafka.isr.operation.count": _counted(loop.context.isr_operations, "operation"),
         "kactl.controller.session.count": _one(lambda: len(sessions)),

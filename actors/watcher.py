@@ -54,6 +54,20 @@ _EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
     Changed.SESSION_OPENED: lambda _: SessionOpened(),
 }
 
+# Their handlers record each change. Those of settings, of addresses and of the controller change what is not recorded.
+RECORDED: Final = frozenset(
+    {
+        BrokersChanged,
+        TopicsChanged,
+        TopicModified,
+        DeletionsChanged,
+        IsrNotified,
+        LeadershipWritten,
+        PreferredElectionStored,
+        ReassignmentStored,
+    }
+)
+
 
 class Watcher:
     """Listener of the store.

@@ -80,6 +80,7 @@ class IsrProposals(Handlers):
             self.channels.send(self.batch.flush())
         accepted = np.unique(row_numbers[error == ErrorCode.NONE])
         self.context.isr_operations["failed"] += int(np.count_nonzero(error))
+        self.context.proposals_rejected.update(ErrorCode(code).name for code in error[error != ErrorCode.NONE].tolist())
         self._check_reassignments(accepted)
         self.continue_drains(accepted)
         return self._results(event.proposals, row_numbers, error)

@@ -138,6 +138,7 @@ class ControllerContext:
         preemption: handles small events during a large one.
         requests: those that were written into the store, and take effect when it reports them.
         isr_operations: number of ISR updates by leaders: `shrink`, `expand`, `failed`.
+        proposals_rejected: the failed ones of AlterPartition, by the name of the error.
     """
 
     cluster: Cluster
@@ -158,6 +159,7 @@ class ControllerContext:
     preemption: Preemption = NEVER
     requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)
     isr_operations: Counter[str] = dataclasses.field(default_factory=lambda: Counter(shrink=0, expand=0, failed=0))
+    proposals_rejected: Counter[str] = dataclasses.field(default_factory=Counter)
 
     async def yield_point(self) -> None:
         """Handle small events if one waits that should not wait any longer; see `preemption`.

@@ -85,11 +85,12 @@ class BrokerAnswers(Handlers):
         """
         table = self.cluster.table
         stored = await self.store.leaderships(table.names(row_numbers))
-        before = isr_sizes(table.rows(row_numbers).in_sync)
+        known = table.rows(row_numbers)
         self.cluster.put_leaderships(row_numbers, stored)
         rows = table.rows(row_numbers)
-        count_operations(self.context.isr_operations, before, isr_sizes(rows.in_sync))
-        self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
+        count_operations(self.context.isr_operations, isr_sizes(known.in_sync), isr_sizes(rows.in_sync))
+        changed = rows.partition_epoch != known.partition_epoch
+        self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch, which=changed)
         self.batch.begin()
         self.batch.update_metadata(self.cluster.brokers, table.rows(row_numbers))
         self.channels.send(self.batch.flush())

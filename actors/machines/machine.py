@@ -1,15 +1,19 @@
 """Base of the machine actors: plan, commit, apply, and gather requests, chunk by chunk."""
 
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from kactl.clock import Clock, SystemClock
 from kactl.errors import ControllerMoved, StoreError
+from kactl.model import PartitionState, ReplicaState
 from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
-from kactl.state.rows import RowNumbers
+from kactl.state.rows import Bytes, RowNumbers
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 
@@ -50,6 +54,7 @@ class Machine(Actor[M]):
 
     Attributes:
         batch: requests that are gathered; empty between moves.
+        refused: number of transitions that were refused, by the names of the states.
         outbox: receives the requests.
     """
 
@@ -71,7 +76,15 @@ class Machine(Actor[M]):
         self.chunk = chunk
         self.committer = Committer(cluster, store, history)
         self.batch = RequestBatch(cluster, history.reason)
+        self.refused: Counter[tuple[str, str]] = Counter()
         self._clock = SystemClock() if clock is None else clock
+
+    def _count_refused(self, before: Bytes, target: PartitionState | ReplicaState) -> str:
+        """Count refused transitions from the states `before`. Returns the cause of the event in progress, for a log."""
+        for state, count in zip(*np.unique(before, return_counts=True), strict=True):
+            self.refused[type(target)(state).name.lower(), target.name.lower()] += int(count)
+        because = self.history.current.because
+        return "" if because is None else f" (event {because.event}, {because.trigger})"
 
     @contextlib.asynccontextmanager
     async def _chunks(

@@ -167,7 +167,11 @@ class Partitions(Machine[Move]):
             reason = Refusal(int(refused.refusal[0])).name
             # The end of the last broker is known by now, and as a rule it is meant.
             level = logging.WARNING if self.cluster.live_brokers.electable else logging.INFO
-            log.log(level, "%d partitions cannot become %s; the first: %s: %s", len(refused), target.name, name, reason)
+            because = self._count_refused(refused.rows.state, target)
+            log.log(
+                level, "%d partitions cannot become %s; the first: %s: %s%s",
+                len(refused), target.name, name, reason, because,
+            )  # fmt: skip
         return committed
 
     def _enqueue(self, committed: Change, strategy: str = "") -> None:

@@ -184,10 +184,11 @@ class Replicas(Machine[MoveReplicas]):
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():
             slots, positions = np.nonzero(refused == reason)
+            because = self._count_refused(rows.replica_state[slots, positions], target)
             log.warning(
-                "%d replicas cannot become %s: %s; the first: %s on broker %d",
+                "%d replicas cannot become %s: %s; the first: %s on broker %d%s",
                 len(slots), target.name, Refusal(reason).name, self._name(rows, int(positions[0])),
-                rows.replicas[slots[0], positions[0]],
+                rows.replicas[slots[0], positions[0]], because,
             )  # fmt: skip
 
     def _log_refused(self, change: Change, broker: int) -> None:

@@ -1,15 +1,18 @@
 """Counters of events, actors and ISR updates, read from a controller that does these things."""
 
 import asyncio
+import logging
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode
 from kactl.messages.admin import ElectionKind, ElectionRequested
 from kactl.messages.events import BrokersChanged
-from kactl.model import Assignment, TopicPartition
+from kactl.messages.log import PartitionEvent
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from tests.actors.metadata import block_loop
 from tests.support.clocks import settle
 from tests.support.controller_harness import world
@@ -45,6 +48,7 @@ async def test_proposed_isrs_are_counted_by_operation() -> None:
         (stale,) = await propose(made, proposal((1, 2), leader_epoch=1))
         assert (unchanged.error, stale.error) == (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH)
         assert isr_operations(reader) == {"shrink": 1, "expand": 1, "failed": 1}
+        assert exported_metrics(reader)["kactl.isr.proposal.rejected"] == [({"error": "FENCED_LEADER_EPOCH"}, 1)]
 
 
 async def test_isrs_that_leaders_write_are_counted_and_those_of_elections_are_not() -> None:
@@ -61,6 +65,61 @@ async def test_isrs_that_leaders_write_are_counted_and_those_of_elections_are_no
         await w.stop(3)
         assert w.known("orders-1").isr == (2, 1)
         assert isr_operations(reader) == {"shrink": 1, "expand": 1, "failed": 0}
+
+
+def refused(reader: InMemoryMetricReader) -> dict[tuple[str, str, str], int]:
+    points = exported_metrics(reader).get("kactl.transitions.refused", [])
+    return {(attributes["machine"], attributes["from"], attributes["to"]): value for attributes, value in points}
+
+
+async def test_refused_transitions_are_counted_by_states(caplog: pytest.LogCaptureFixture) -> None:
+    reader = InMemoryMetricReader()
+    caplog.set_level(logging.INFO)
+    async with world(1, 2, meter_provider=MeterProvider([reader])) as w:
+        await w.create("orders", [[1, 2], [1, 2]])
+        loop = w.controller.loop
+        topic = loop.cluster.table.topic("orders")
+        assert topic is not None
+        rows = loop.cluster.table.rows_of(topic)
+
+        assert refused(reader) == {}
+        await loop.context.replicas.ask(MoveReplicas(rows, ReplicaState.DELETION_SUCCESSFUL))
+        await loop.context.partitions.ask(Move(rows[:1], PartitionState.ABSENT))
+        await w.stop(1, 2)
+
+        assert refused(reader) == {
+            ("replica", "online", "deletion_successful"): 4,
+            ("partition", "online", "absent"): 1,
+            ("partition", "offline", "online"): 2,
+        }
+        partition_events = [event for event in w.events("partition") if isinstance(event, PartitionEvent)]
+        (event,) = {e.because for e in partition_events if e.refused and e.from_state == PartitionState.OFFLINE}
+        assert event is not None
+        assert event.trigger == "BrokersChanged"
+        assert f"NO_ELIGIBLE_LEADER (event {event.event}, BrokersChanged)" in caplog.text
+
+
+async def test_notifications_without_a_change_are_counted() -> None:
+    reader = InMemoryMetricReader()
+    async with world(1, 2, meter_provider=MeterProvider([reader]), auto_balance=False) as w:
+        await w.create("orders", [[1, 2]])
+        await w.write_isr("orders-0", 1)
+        before = unchanged_events(reader)
+
+        w.controller.loop.inbox.put_once(BrokersChanged())
+        await w.store.notify_isr([TopicPartition("orders", 0)])
+        await settle()
+
+        counts = {kind: count - before.get(kind, 0) for kind, count in unchanged_events(reader).items()}
+        assert {kind: count for kind, count in counts.items() if count} == {
+            "BrokersChanged": 1,
+            "IsrNotified": 2,  # with that of its deletion
+        }
+
+
+def unchanged_events(reader: InMemoryMetricReader) -> dict[str, int]:
+    points = exported_metrics(reader).get("kactl.event.unchanged", [])
+    return {attributes["kactl.event.kind"]: value for attributes, value in points}
 
 
 def started_events(reader: InMemoryMetricReader) -> dict[str, int]:

@@ -11,7 +11,8 @@ from .tree import ROOT
 FILE: Final = ROOT / "kactl" / "telemetry" / "monitoring" / "grafana.json"
 _WIDTH: Final = 24
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-_SELECTED: Final = '{job="$job"}'
+# Without a cluster_name the label is missing, which equals the empty value of a variable without choices.
+_SELECTED: Final = '{job="$job", kactl_cluster="$cluster"}'
 _RED_ABOVE_ZERO: Final = [{"color": "green", "value": None}, {"color": "red", "value": 1}]
 _ORANGE_ABOVE_ZERO: Final = [{"color": "green", "value": None}, {"color": "orange", "value": 1}]
 _EXACTLY_ONE: Final = [
@@ -115,6 +116,29 @@ _ROWS: Final = {
             ), "",
         ),
     ),
+    "Refused": (
+        (
+            "Transitions that were refused", "short",
+            (
+                (
+                    "sum by (machine, from, to) (increase(kactl_transitions_refused_total$[$__rate_interval]))",
+                    "{{machine}}: {{from}} to {{to}}",
+                ),
+            ), "the reasons are in the events and in the log",
+        ),
+        (
+            "Proposals that were rejected, notifications without a change", "short",
+            (
+                (
+                    "sum by (error) (increase(kactl_isr_proposal_rejected_total$[$__rate_interval]))", "{{error}}",
+                ),
+                (
+                    "sum by (kactl_event_kind) (increase(kactl_event_unchanged_total$[$__rate_interval]))",
+                    "no change by {{kactl_event_kind}}",
+                ),
+            ), "ISRs that leaders have proposed; notifications of the store",
+        ),
+    ),
     "Brokers": (
         (
             "Requests that wait for a broker", "short",
@@ -151,7 +175,10 @@ _ROWS: Final = {
         (
             "Session with the store", "short",
             (
-                ('kactl_store_session_state{job="$job", state="connected"}', "connected {{instance}}"),
+                (
+                    'kactl_store_session_state{job="$job", kactl_cluster="$cluster", state="connected"}',
+                    "connected {{instance}}",
+                ),
                 (
                     "sum by (state) (increase(kactl_store_session_transition_count_total$[$__rate_interval]))",
                     "{{state}}",
@@ -188,7 +215,13 @@ def board() -> str:
         "schemaVersion": 39,
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": [_variable_source(), _variable_job()]},
+        "templating": {
+            "list": [
+                _variable_source(),
+                _variable("job", "Job", "label_values(kactl_build_info, job)"),
+                _variable("cluster", "Cluster", 'label_values(kactl_build_info{job="$job"}, kactl_cluster)'),
+            ]
+        },
         "panels": panels,
     }
     return json.dumps(document, indent=2) + "\n"
@@ -198,10 +231,9 @@ def _variable_source() -> dict[str, Any]:
     return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
-def _variable_job() -> dict[str, Any]:
-    query = "label_values(kactl_build_info, job)"
+def _variable(name: str, label: str, query: str) -> dict[str, Any]:
     return {
-        "name": "job", "label": "Cluster", "type": "query", "datasource": _SOURCE, "refresh": 2, "query": query,
+        "name": name, "label": label, "type": "query", "datasource": _SOURCE, "refresh": 2, "query": query,
         "definition": query,
     }  # fmt: skip
 

@@ -52,7 +52,17 @@ _LABELS: Final = (
         "`operation`",
         "`shrink`, `expand`; `failed` for rejected proposals, without the failed writes of brokers to ZooKeeper",
     ),
-    ("`kactl_event_started_total`", "`kactl_event_kind`", "kind of event, as in `kactl controller queue`"),
+    (
+        "`kactl_event_started_total`, `kactl_event_unchanged_total`",
+        "`kactl_event_kind`",
+        "kind of event, as in `kactl controller queue`",
+    ),
+    ("`kactl_isr_proposal_rejected_total`", "`error`", "Kafka's name of the error, such as `FENCED_LEADER_EPOCH`"),
+    (
+        "`kactl_transitions_refused_total`",
+        "`machine`, `from`, `to`",
+        "`partition` or `replica`; names of states, as in `kactl watch`",
+    ),
     (
         "`kactl_actor_mailbox_size`, `kactl_actor_mailbox_refused_count_total`, "
         "`kactl_actor_busy_duration_seconds_total`",

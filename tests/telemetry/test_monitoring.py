@@ -107,7 +107,7 @@ def board_expressions() -> Iterator[str]:
     """Yield the expressions of the dashboard, with values for its variables."""
     for panel in json.loads(content("grafana.json"))["panels"]:
         for target in panel.get("targets", ()):
-            yield target["expr"].replace("$__rate_interval", "5m").replace("$job", "kactl")
+            yield target["expr"].replace("$__rate_interval", "5m").replace("$job", "kactl").replace("$cluster", "")
 
 
 def series_names() -> set[str]:
@@ -150,9 +150,23 @@ def test_dashboard_uses_existing_metrics() -> None:
             "kafka_controller_state",
             "kactl_actor",
             "kafka_broker_id",
+            "kactl_cluster",
+            "kactl_event_kind",
         }
         assert names, expression
         assert names <= series_names(), expression
+
+
+def test_dashboard_shows_one_cluster_at_a_time() -> None:
+    board = json.loads(content("grafana.json"))
+
+    selected = [
+        re.findall(r"\{([^{}]*)\}", target["expr"]) for panel in board["panels"] for target in panel.get("targets", ())
+    ]
+    queries = {variable["name"]: variable["query"] for variable in board["templating"]["list"]}
+
+    assert all(labels and 'job="$job", kactl_cluster="$cluster"' in labels[0] for labels in selected)
+    assert queries["cluster"] == 'label_values(kactl_build_info{job="$job"}, kactl_cluster)'
 
 
 @pytest.mark.parametrize("rule", RULES, ids=ALERTS)
