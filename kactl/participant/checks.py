@@ -36,19 +36,24 @@ from .row_index import ABSENT
 UNCHECKED_BROKER_EPOCH = -1
 
 
-def request_error(request: Request, *, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+def request_error(
+    request: Request, *, broker_epoch: int, controller_epoch: int, controller_id: int | None = None
+) -> ErrorCode:
     """Returns the error with which the whole request is rejected; NONE if it is accepted.
 
     Equal epochs are accepted. So is a higher broker epoch: the controller may have seen a registration before the
-    broker has received the response to it.
+    broker has received the response to it. Two controllers of one epoch use two stores, one of which is a copy of the
+    other; the later one is elected again, with the next epoch.
 
     Args:
         broker_epoch: the epoch of the broker's current registration.
         controller_epoch: the highest controller epoch that the broker has received.
+        controller_id: the controller that it has received it from; None accepts any.
     """
     if request.broker_epoch != UNCHECKED_BROKER_EPOCH and request.broker_epoch < broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
-    if request.controller_epoch < controller_epoch:
+    is_other = controller_id is not None and request.controller_id != controller_id
+    if request.controller_epoch < controller_epoch or (request.controller_epoch == controller_epoch and is_other):
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
 

@@ -98,6 +98,7 @@ class Incarnation:
         self.incarnation = incarnation
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
+        self._controller_id: int | None = None  # of the controller of that epoch
         self._order = RequestOrder()  # of LeaderAndIsr and StopReplica
         self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
@@ -333,15 +334,24 @@ class Incarnation:
         return self._clock.lease_ns() < self._lease.ends_ns
 
     async def _carry_out(self, request: Request) -> Response:
-        request_error = checks.request_error(request, broker_epoch=self.epoch, controller_epoch=self.controller_epoch)
+        request_error = checks.request_error(
+            request,
+            broker_epoch=self.epoch,
+            controller_epoch=self.controller_epoch,
+            controller_id=self._controller_id,
+        )
         if request_error is not ErrorCode.NONE:
-            log.info("broker %d rejects a %s: %s", self.broker, type(request).__name__, request_error.name)
+            log.info(
+                "broker %d rejects a %s of controller %d with epoch %d: %s",
+                self.broker, type(request).__name__, request.controller_id, request.controller_epoch,
+                request_error.name,
+            )  # fmt: skip
             return checks.error_response(request, request_error)
         if request.controller_epoch > self.controller_epoch:
             self.reporter.leaders.repeat()
             if self._hosting is not None:
                 self._hosting.repeat_reports()
-        self.controller_epoch = request.controller_epoch
+        self.controller_epoch, self._controller_id = request.controller_epoch, request.controller_id
         if isinstance(request, LeaderAndIsr | StopReplica) and self._is_late(request):
             log.info("broker %d skips a %s, which arrived after a later request", self.broker, type(request).__name__)
             return checks.error_response(request, ErrorCode.INVALID_REQUEST)

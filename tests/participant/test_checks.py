@@ -13,6 +13,7 @@ from kactl.participant import checks
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from tests.support.control_requests import (
     BILLS_0,
+    CONTROLLER,
     ID_A,
     ID_B,
     ORDERS_0,
@@ -63,6 +64,23 @@ def test_older_controller_is_rejected() -> None:
         checks.request_error(update_metadata(epoch=6), broker_epoch=50, controller_epoch=7)
         is ErrorCode.STALE_CONTROLLER_EPOCH
     )
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "epoch", "error"),
+    [
+        (CONTROLLER, 7, ErrorCode.NONE),
+        (CONTROLLER + 1, 7, ErrorCode.STALE_CONTROLLER_EPOCH),
+        (CONTROLLER + 1, 6, ErrorCode.NONE),
+        (None, 7, ErrorCode.NONE),
+    ],
+)
+def test_second_controller_of_an_epoch_is_rejected(controller_id: int | None, epoch: int, error: ErrorCode) -> None:
+    request = update_metadata(epoch=7)
+
+    found = checks.request_error(request, broker_epoch=50, controller_epoch=epoch, controller_id=controller_id)
+
+    assert found is error
 
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH])

@@ -6,12 +6,13 @@ import anyio
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, StopReplica, StopReplicaResponse
+from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
 from tests.support.clocks import settle
 from tests.support.control_requests import (
     BILLS_0,
+    CONTROLLER,
     ID_A,
     ID_B,
     ORDERS_0,
@@ -47,6 +48,23 @@ async def test_became_leader_is_called_before_became_follower(network: Network) 
         hosted = participant.hosted(BILLS_0)
         assert hosted is not None
         assert (hosted.role, hosted.leader, hosted.leader_epoch) == (Role.FOLLOWER, 2, 3)
+
+
+async def test_controller_of_a_copied_store_does_not_lead_beside_the_first(network: Network) -> None:
+    async with network.participant() as participant:
+        await network.lead_and_follow(1, StateRow(ORDERS_0, leader_epoch=1))
+        copied = dataclasses.replace(
+            leader_and_isr(StateRow(ORDERS_0, leader=2, leader_epoch=2)), controller_id=CONTROLLER + 1
+        )
+
+        refused = await network.send(1, copied)
+        accepted = await network.send(1, dataclasses.replace(copied, controller_epoch=copied.controller_epoch + 1))
+
+        assert isinstance(refused, LeaderAndIsrResponse)
+        assert isinstance(accepted, LeaderAndIsrResponse)
+        assert errors(refused.partitions) == {ORDERS_0: ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert errors(accepted.partitions) == {ORDERS_0: ErrorCode.NONE}
+        assert participant.controller_epoch == copied.controller_epoch + 1
 
 
 async def test_async_listener_is_awaited(network: Network) -> None:
