@@ -14,7 +14,15 @@ from typing import Any, Final, Self
 import anyio
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, MalformedMessage, RoutesStale
+from kactl.errors import (
+    ActionTimedOut,
+    BadRequest,
+    ControllerUnreachable,
+    IllegalState,
+    KactlError,
+    MalformedMessage,
+    RoutesStale,
+)
 from kactl.messages import arguments
 from kactl.messages.routes import RouteMessage, Version, Watch
 from kactl.model import TopicPartition, TopicRef
@@ -102,6 +110,7 @@ class Spectator:
     async def __aenter__(self) -> Self:
         if self._stack is not None:
             self._home.check("the spectator")
+            raise IllegalState("the spectator has been entered before: make a new Spectator for each block")
         self._home = forks.share(self)
         assert self._network is not None, "checked by the constructor"
         async with BlockStack("the spectator") as stack:

@@ -1,14 +1,16 @@
 """Spectators of real controllers in this process, of a store, and of controllers that fail."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 import kactl
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ActionTimedOut, BadRequest, RoutesStale, StoreUnavailable
+from kactl.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
 from kactl.messages.routes import RouteMessage, Watch
 from kactl.model import TopicPartition
 from kactl.spectator.network import SpectatorLink
@@ -54,6 +56,39 @@ async def test_table_follows_the_controller(clock: ManualClock) -> None:
         await settle()
         await clock.advance(100)
         assert routes.routes("orders") == []
+
+
+async def test_spectator_is_entered_once_as_a_controller_is() -> None:
+    async with kactl.Controller(100) as controller:
+        spectator = kactl.Spectator(hub=controller.hub)
+        refused = []
+        for entered in (controller, spectator):
+            with pytest.raises(IllegalState) as caught:
+                async with spectator if entered is spectator else contextlib.nullcontext():
+                    await entered.__aenter__()
+            refused.append(str(caught.value))
+        await controller.wait_active()  # the program goes on
+
+    assert refused == [
+        "controller 100 has been entered before: make a new Controller for each block",
+        "the spectator has been entered before: make a new Spectator for each block",
+    ]
+
+
+@pytest.mark.parametrize("name", ["file/kactl.db", "n" * 300, "loop.db", "."])
+async def test_store_that_cannot_be_opened_is_one_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop.db").symlink_to("loop.db")
+    errors = []
+
+    for make in (lambda store: kactl.Controller(100, store=store), lambda store: kactl.Spectator(store=store)):
+        with pytest.raises(StoreDamaged) as caught:
+            async with make(kactl.SqliteStore(tmp_path / name)):
+                pytest.fail("entered")
+        errors.append(str(caught.value))
+
+    assert errors[0] == errors[1]
+    assert str(tmp_path / name) in errors[0]
 
 
 async def test_changes_arrive_without_waiting_for_a_poll(clock: ManualClock) -> None:

@@ -46,8 +46,8 @@ def check_place(path: Path, *, mounts: Path = _MOUNTS) -> None:
         file = Path(f"{path}{suffix}")
         try:
             _check_entry(path, file, file.lstat())
-        except FileNotFoundError:
-            continue
+        except OSError:
+            continue  # creating or opening the file fails with a better message
     if _is_mounted(path, mounts):
         remedy = "mount its folder, in which the write-ahead log is kept as well"
         raise StoreDamaged(str(path), "is mounted as a single file, without the log beside it", remedy)
@@ -79,7 +79,7 @@ def _is_volume(folder: Path, status: os.stat_result, mounts: Path) -> bool:
 def _check_entry(path: Path, file: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise StoreDamaged(
-            str(path), f"{file} is a symbolic link", f"name the file that it points to: {file.resolve()}"
+            str(path), f"{file} is a symbolic link", f"name the file that it points to: {os.path.realpath(file)}"
         )
     if stat.S_ISREG(status.st_mode):
         _check_owner(path, file, status, "")
