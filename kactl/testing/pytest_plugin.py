@@ -10,6 +10,7 @@ command that repeats it. Nothing here is imported before a test with the marker 
 """
 
 import argparse
+import contextlib
 import inspect
 import logging
 import time
@@ -249,11 +250,36 @@ class _Failure:
         count = len(script.actions)
         if self._item.config.getoption("--sim-no-shrink"):
             return script, f"{count} faults:"
+        self._show(
+            f"\nseed {self._simulation.seed} fails: finding out which of its {count} faults are needed, in at most "
+            f"{SHRINK_CPU_S:g} s of processor time (--sim-no-shrink leaves it out)"
+        )
+        began_s = time.process_time()
+
+        def progress(kept: "Script", runs: int) -> None:
+            spent_s = time.process_time() - began_s
+            self._show(f"  {len(kept.actions)} of {count} faults left after {runs} runs, {spent_s:.0f} s")
+
         try:
-            shrunk = shrink(script, self._again, signature=self._signature, limits=Limits(SHRINK_CPU_S, 300))
+            shrunk = shrink(
+                script,
+                self._again,
+                signature=self._signature,
+                limits=Limits(SHRINK_CPU_S, 300),
+                on_progress=progress,
+            )
         except NotReproduced as error:
             return script, f"{count} faults; a second run ended otherwise ({error.seen}): the test is not deterministic"
         return shrunk.script, f"{len(shrunk.script.actions)} of {count} faults are needed ({shrunk.runs} runs):"
+
+    def _show(self, line: str) -> None:
+        """Write a line to the terminal at once, past the capture of the test's output."""
+        plugins = self._item.config.pluginmanager
+        terminal, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
+        if terminal is not None:  # absent in processes of pytest-xdist
+            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+                terminal.write_line(line)
+                terminal.flush()
 
     def _again(self, script: "Script") -> _Ended:
         from .programs.simulation import Simulation

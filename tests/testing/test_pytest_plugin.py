@@ -55,6 +55,7 @@ def test_tutorial_finds_and_mends_the_bug(tmp_path: Path) -> None:
     assert outcome(found) == "1 failed, 2 passed"
     pattern = r"^seed 0, .* AssertionError at test_jobs\.py:\d+\n1 of \d+ faults are needed"
     assert re.search(pattern, found, re.MULTILINE), found
+    assert re.search(r"^  1 of \d+ faults left after \d+ runs, \d+ s$", found, re.MULTILINE), found
     command = re.search(r"^repeat it: pytest (.*)$", found, re.MULTILINE)
     assert command, found
 
