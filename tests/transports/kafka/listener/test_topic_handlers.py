@@ -3,6 +3,7 @@
 import datetime
 import socket
 import struct
+import types
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from kactl.errors import KactlError, NotController, NotFound, StoreUnavailable, 
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
 from kactl.telemetry.attempts import Attempt
+from kactl.transports.kafka.listener import topic_handlers
 from kactl.transports.kafka.listener.waits import WAIT_MAX_MS
 
 from .client import connected, frame, part, request_class
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.anyio
 CREATE, DELETE, GROW = 19, 20, 37
 ORDERS = TopicRef("orders", bytes(range(16)))
 SECOND = datetime.timedelta(seconds=1)
+MINUTE = datetime.timedelta(minutes=1)
 NONE = KioError.none
 
 
@@ -378,6 +381,31 @@ async def test_partitions_are_added(version: int) -> None:
         ("orders", NONE),
         ("lost", KioError.unknown_topic_or_partition),
     ]
+
+
+@pytest.mark.parametrize("kind", [TopicCreationRequested, TopicDeletionRequested, PartitionsRequested])
+async def test_topics_after_the_deadline_are_not_begun(monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> None:
+    passed_s = 0.0
+    clock = types.SimpleNamespace(current_time=lambda: anyio.current_time() + passed_s)
+    monkeypatch.setattr(topic_handlers, "anyio", clock)
+
+    def takes_long(request: Any) -> TopicRef:
+        nonlocal passed_s
+        passed_s += 2 * MINUTE.total_seconds()
+        return ORDERS
+
+    message = {
+        TopicCreationRequested: creation(7, "a", "b", "c", partitions=1, factor=1, timeout=MINUTE),
+        TopicDeletionRequested: deletion(6, "a", "b", "c", timeout=MINUTE),
+        PartitionsRequested: growth(3, {"a": 2, "b": 2, "c": 2}, timeout=MINUTE),
+    }[kind]
+    controller = ControllerStub({kind: takes_long})
+    async with listening(controller) as (_, port), connected(port) as client:
+        answer = await client.ask(message)
+
+    results = next(getattr(answer, name) for name in ("topics", "responses", "results") if hasattr(answer, name))
+    assert [request.topic for request in controller.requests] == ["a"]
+    assert [result.error_code for result in results] == [NONE, *[KioError.request_timed_out] * 2]
 
 
 async def test_loss_of_control_during_a_request_is_returned() -> None:
