@@ -109,7 +109,7 @@ class KafkaConfig(Section, frozen=True):
         reauth: how long a login is valid. Kafka's connections.max.reauth.ms.
         super_users: principals that may do everything. Kafka's super.users.
         authorizer: what decides about requests if any listener authenticates clients: "acls", the lists of the cluster;
-            "super-users", nobody but them and brokers; "none", every client may do everything. "auto" is "acls".
+            "super-users", only they and brokers; "none", every client may do everything. "auto" is "acls".
         broker_identity: on listeners without logins, what identifies the sender of a broker's requests: "address", one
             of the hosts of its registration or of `broker_networks`; or "cluster", nothing.
         allow_everyone_if_no_acl_found: for resources to which no ACL applies. Kafka's name.
