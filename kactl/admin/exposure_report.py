@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
+from kactl.actors.system import Controller
 from kactl.runtime.logs import logger
 
-from .exposure import Opening
+from .exposure import NETWORK, Opening
 from .schema import InsecureInterface
 
 log = logger(__name__)
@@ -53,6 +54,10 @@ class ExposureReport:
         self._add(Opening(interface, key, reason, needs_consent=False))
         if is_new:
             _warn(self._openings[place])
+
+    def update_network(self, controller: Controller) -> None:
+        """Include the network of participants if it asks for no secret: it could make none."""
+        self.update(NETWORK, "network.listen", getattr(controller.network, "insecure", ""))
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Log at the start and then each day what is insecure, until cancelled."""

@@ -100,7 +100,7 @@ def application(
     _check_hosts(hosts)
     limits = limits or Limits()
     is_insecure = isinstance(access, Open)
-    report = _open_report() if is_insecure else None
+    report = _report(is_open=is_insecure)
     host = Host(
         controller,
         config=None,
@@ -113,15 +113,15 @@ def application(
         exposure=report,
     )
     made = mountable(host, MountedPolicy(access, hosts))
-    if report is not None:
+    if is_insecure:
         made.cleanup_ctx.append(functools.partial(_reminded, report))
     return made
 
 
-def _open_report() -> ExposureReport:
+def _report(*, is_open: bool) -> ExposureReport:
     reason = "kactl.admin.Open: the mounted admin API has no authentication"
-    opening = exposure.Opening(exposure.API, "access", reason)
-    return ExposureReport([exposure.API], [opening], now_ms=lambda: int(time.time() * 1000))
+    openings = [exposure.Opening(exposure.API, "access", reason)] if is_open else []
+    return ExposureReport([exposure.API], openings, now_ms=lambda: int(time.time() * 1000))
 
 
 async def _reminded(report: ExposureReport, _: web.Application) -> AsyncIterator[None]:

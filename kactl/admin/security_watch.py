@@ -37,6 +37,7 @@ class SecurityWatch:
         self._clock = controller.clock
         self.certificates = ServedCertificates() if certificates is None else certificates
         self.exposure = ExposureReport(exposure.names(config), openings, now_ms=controller.clock.now_ms)
+        self.exposure.update_network(controller)
         has_brokers = config.store.kind == "zookeeper"
         self._listeners = BrokerListeners(controller, config.kafka, self.exposure) if has_brokers else None
         self._has_listeners = has_brokers and bool(config.kafka.listeners)

@@ -209,6 +209,8 @@ def _network(file: str | None) -> Iterator[Check]:
         return
     if section.cert:
         yield _certificate(section.cert)
+    elif not section.secret_file:
+        yield _own_secret()
     for address in section.controllers:
         check = f"controller {address}"
         try:
@@ -217,6 +219,21 @@ def _network(file: str | None) -> Iterator[Check]:
             yield Check(check=check, result=FAILED, value="", detail=str(error))
         else:
             yield Check(check=check, result=PASS, value=found)
+
+
+def _own_secret() -> Check:
+    """Check the secret that programs of this user share, which is made if there is none."""
+    from kactl.errors import KactlError
+    from kactl.runtime.user_state import own_secret, secret_path
+
+    try:
+        is_open = own_secret() is None
+    except KactlError as error:
+        return Check(check="network", result=FAILED, value="", detail=str(error))
+    if not is_open:
+        return Check(check="network", result=PASS, value=str(secret_path()))
+    detail = f"insecure: it asks for no secret, because {secret_path()} cannot be written: give network.secret-file"
+    return Check(check="network", result=WARNING, value="open", detail=detail)
 
 
 def _api(file: str | None) -> Iterator[Check]:

@@ -93,6 +93,7 @@ def tcp_network(config: Config, meter_provider: MeterProvider | None = None) -> 
         secret=_secret(config),
         allow_plaintext=NETWORK in config.security.allow_insecure,
         verify_endpoint=section.verify_endpoint,
+        peer_networks=section.peer_networks,
         ensure_topics=section.ensure_topics,
         meter_provider=meter_provider,
     )
@@ -185,6 +186,11 @@ class BesideKafka:
     def __init__(self, network: Network, brokers: Transport) -> None:
         self._network = network
         self._brokers = brokers
+
+    @property
+    def insecure(self) -> str:
+        """See `TcpNetwork`."""
+        return getattr(self._network, "insecure", "")
 
     @contextlib.asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:

@@ -154,8 +154,13 @@ def _authorization(places: "Places") -> str:
 
 def _network_lines(controller: "Controller") -> list[str]:
     """Returns where participants of other programs connect; nothing if they cannot."""
-    address = getattr(controller.network, "address", None)
-    return [] if address is None else [f"  network  {address}  (participants of other programs connect here)"]
+    address, insecure = (getattr(controller.network, name, None) for name in ("address", "insecure"))
+    if address is None:
+        return []
+    return [
+        f"  network  {address}  (participants of other programs connect here)",
+        *([f"           {click.style('insecure', bold=True)}: {insecure}"] if insecure else []),
+    ]
 
 
 def _introduce(config: "Config", server: "Server") -> None:

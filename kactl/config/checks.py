@@ -95,6 +95,11 @@ def _check_network(network: NetworkConfig, origins: Origins) -> None:
         matched = LISTEN.fullmatch(address)
         if address and (matched is None or int(matched["port"]) > _PORT_MAX):
             reject(key, f"{address!r} is not an address: write it as 10.0.0.1:7373 or [::1]:7373")
+    for text in network.peer_networks:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            reject("peer-networks", f"{text!r} is not a network: write it as 10.0.0.5 or 10.0.0.0/24")
     given = [key for key, value in (("cert", network.cert), ("key", network.key), ("ca", network.ca)) if value]
     if given and len(given) < 3:
         reject(given[0], "needs the others: write cert, key and ca")

@@ -214,8 +214,10 @@ class NetworkConfig(Section, frozen=True):
         cert, key, ca: the instance's certificate and key, and the authority of the cluster; see `kactl pki`. Without
             them it can only listen on loopback addresses, or on others with a secret and consent.
         crl: the certificates that the authority has revoked. Links are made again when it changes.
-        secret_file: a secret that all programs share, in the file's first line, for clusters of one host.
+        secret_file: a secret that all programs share, in the file's first line, for clusters of one host. Without it
+            and a certificate, the programs of one user share the secret in their state folder.
         verify_endpoint: whether a controller connects to the address that a participant advertises.
+        peer_networks: networks of the addresses that participants may advertise, besides those that they connect from.
         ensure_topics: ids of the participants that may create topics, by the topics' names, in which `*` and `?` are
             wildcards; without it each participant may create any.
     """
@@ -229,6 +231,7 @@ class NetworkConfig(Section, frozen=True):
     crl: str = ""
     secret_file: str = ""
     verify_endpoint: bool = True
+    peer_networks: tuple[str, ...] = ()
     ensure_topics: dict[str, tuple[int, ...]] | None = None
 
     @property

@@ -66,7 +66,7 @@ async def connect(
     limit_s: float,
     complete_s: float | None = None,
     failures: tuple[type[Exception], ...] = (OSError,),
-    check: Callable[[list[Resolved]], object] | None = None,
+    choose: Callable[[list[Resolved]], list[Resolved]] | None = None,
 ) -> T:
     """Connect to one of the addresses of a host.
 
@@ -75,15 +75,15 @@ async def connect(
         limit_s: for the look-up of the name, and again for each address.
         complete_s: for `complete` at all addresses, of which each has an equal part of what is left; `limit_s` if None.
         failures: exceptions of `complete` after which the next address is tried. OSError is one.
-        check: called with all addresses before the first one is tried.
+        choose: returns which of all addresses to try, at least one, or raises its own error.
 
     Raises:
         OSError: the name cannot be resolved, or its only address failed; one of `failures` in the latter case, too.
         NoAddressAnswers: all of its addresses failed.
     """
     hosts = await resolve(host, port, limit_s=limit_s)
-    if check is not None:
-        check(hosts)
+    if choose is not None:
+        hosts = choose(hosts)
     attempts = _Attempts(_in_turn(hosts), limit_s)
     left_s = limit_s if complete_s is None else complete_s
     clock = asyncio.get_running_loop().time

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -104,6 +105,19 @@ async def test_requests_before_the_controller_runs_and_after_it_get_503() -> Non
             assert (await client.ask("GET", "/kactl/readyz")).status == 200
 
         assert (await client.ask("GET", "/kactl/v1/topics")).status == 503
+
+
+@pytest.mark.parametrize(("folder", "listed"), [("", []), ("/proc/none", ["network"])])
+async def test_network_without_a_secret_is_listed_as_insecure(
+    folder: str, listed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", folder or str(tmp_path))
+    async with kactl.Controller(0, network=kactl.TcpNetwork(listen="127.0.0.1:0")) as controller:
+        await controller.wait_active()
+        async with running(host_with(opened(controller))) as client:
+            found = (await client.ask("GET", "/kactl/v1/controller")).json()
+
+    assert [entry["interface"] for entry in found["insecure"]] == ["api", *listed]
 
 
 async def test_controller_can_be_looked_up_for_each_request() -> None:

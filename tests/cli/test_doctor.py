@@ -140,3 +140,31 @@ def test_probes_that_need_a_certificate_are_reported(tmp_path: Path, more: str, 
 
     assert ("probes" in found) is warns
     assert not warns or "api.probe-listen" in found["probes"].detail
+
+
+@pytest.mark.parametrize(("folder", "result"), [("", "pass"), ("/proc/none", "WARN")])
+def test_network_that_can_keep_no_secret_is_insecure(folder: str, result: str, tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": folder or str(tmp_path)}
+    file = tmp_path / "kactl.toml"
+    file.write_text('node-id = 0\n[network]\nlisten = "127.0.0.1:7373"\n')
+
+    done = kactl("doctor", "-o", "json", "--config", file, "--server", f"http://127.0.0.1:{free_port()}", env=env)
+
+    check = next(check for check in json.loads(done.out) if check["check"] == "network")
+    assert check["result"] == result
+    assert ("insecure: it asks for no secret" in check["detail"]) == (result == "WARN")
+
+
+def test_secret_of_another_user_fails(tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    (tmp_path / "kactl").mkdir(mode=0o700)
+    (tmp_path / "kactl" / "network.secret").write_text("x" * 64)
+    (tmp_path / "kactl" / "network.secret").chmod(0o644)
+    file = tmp_path / "kactl.toml"
+    file.write_text('node-id = 0\n[network]\nlisten = "127.0.0.1:7373"\n')
+
+    done = kactl("doctor", "-o", "json", "--config", file, "--server", f"http://127.0.0.1:{free_port()}", env=env)
+
+    check = next(check for check in json.loads(done.out) if check["check"] == "network")
+    assert check["result"] == "FAIL"
+    assert "others can use" in check["detail"]

@@ -152,6 +152,11 @@ REFUSED = {
         {},
         "cannot be used: write a list in square brackets; each element is text in quotes",
     ),
+    "a network with an address": (
+        "node-id = 1\n[network]\npeer-networks = ['10.0.0.1/8']",
+        {},
+        "network.peer-networks: '10.0.0.1/8' is not a network: write it as 10.0.0.5 or 10.0.0.0/24",
+    ),
     "an unknown role": (
         "node-id = 1\n[api.certificates]\nada = 'root'",
         {},

@@ -18,7 +18,7 @@ from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
 from kactl.messages import leases
-from kactl.runtime import encryption, tls_turns
+from kactl.runtime import encryption, tls_turns, user_state
 from kactl.runtime.budget import RATES, Unit
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
@@ -304,6 +304,7 @@ def _files() -> Iterator[Limit]:
     yield Limit("file of partitions or topics that a command reads", size(partition_files.FILE_BYTES_MAX), "an error")
     yield Limit("line of an event stream that a command reads", size(sse._LINE_BYTES_MAX), "connected again")
     yield Limit("run file of a server", size(run_file.BYTES_MAX), "ignored")
+    yield Limit("secret of a user's networks", size(user_state.SECRET_BYTES_MAX), "an error")
     yield Limit(
         "own state-change log at the start: events; controllerships and elections",
         f"{size(past.EVENT_BYTES_MAX)}; {size(past.TERM_BYTES_MAX)}",

@@ -11,6 +11,7 @@ from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.messages.sessions import NotController
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.encryption import PIECE, Encryption
+from kactl.runtime.resolver import Resolved
 from kactl.runtime.tls import rejected_certificate
 
 from . import handshake
@@ -29,28 +30,54 @@ _Dialed = tuple[Link, Hello, handshake.Welcome | NotController]
 
 
 class Dialer:
-    """Settings that all connections of one program share."""
+    """Settings that all connections of one program share.
+
+    Args:
+        renewed: brings `credentials` up to date, before each connection.
+    """
 
     def __init__(
-        self, *, tls: Tls | None, exposure: Exposure, credentials: Credentials, limits: Limits, metrics: LinkMetrics
+        self,
+        *,
+        tls: Tls | None,
+        exposure: Exposure,
+        credentials: Credentials,
+        limits: Limits,
+        metrics: LinkMetrics,
+        renewed: Callable[[], None],
     ) -> None:
         self.limits = limits
         self.metrics = metrics
         self.credentials = credentials
         self._tls = tls
         self._exposure = exposure
+        self._renewed = renewed
         self._buffer = memoryview(bytearray(PIECE))
 
-    async def dial(self, address: Address, ours: Hello, expected: Callable[[Hello], str | None]) -> _Dialed:
+    async def dial(
+        self,
+        address: Address,
+        ours: Hello,
+        expected: Callable[[Hello], str | None],
+        *,
+        choose: Callable[[list[Resolved]], list[Resolved]] = list,
+    ) -> _Dialed:
         """Open a connection and perform the handshake.
 
         Args:
             expected: returns the fault of the listener's claims; None if there is none.
+            choose: returns which addresses of a name may be connected to, or raises a KactlError.
 
         Raises:
             KactlError: no link could be opened; see `handshake.dial`.
         """
         limits = self.limits
+        self._renewed()
+
+        def chosen(hosts: list[Resolved]) -> list[Resolved]:
+            hosts = choose(hosts)
+            self._exposure.check(hosts, "controllers")
+            return hosts
 
         async def complete(connection: socket.socket) -> _Dialed:
             return await self._complete(connection, address, ours, expected)
@@ -62,7 +89,7 @@ class Dialer:
                 limit_s=limits.dial_ms / 1000,
                 complete_s=limits.handshake_ms / 1000,
                 failures=(OSError, KactlError),
-                check=lambda hosts: self._exposure.check(hosts, "controllers"),
+                choose=chosen,
             )
         except NoAddressAnswers as error:
             raise _refusal(error) or LinkClosed(error.explained(self._reason)) from None

@@ -1,13 +1,18 @@
 """Check of the addresses that participants advertise, before a controller registers them."""
 
+import ipaddress
+import socket
 import weakref
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 import anyio
 
-from kactl.errors import EndpointUnreachable
+from kactl.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
+from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger
+from kactl.runtime.resolver import Resolved
 from kactl.transports.base import ControllerPort
 
 log = logger(__name__)
@@ -20,9 +25,58 @@ DIALS_EACH_MAX: Final = 2
 
 
 class Verify(Protocol):
-    """Connects to an address and compares the participant there. Raises EndpointUnreachable."""
+    """Connects to an address that a peer has named, and compares the participant there. Raises EndpointUnreachable."""
 
-    async def __call__(self, broker: int, incarnation: bytes, host: str, port: int, /) -> None: ...
+    async def __call__(self, broker: int, incarnation: bytes, host: str, port: int, peer: str, /) -> None: ...
+
+
+class PeerNetworks:
+    """Addresses that participants may name as their own: those that they connect from, and those of some networks.
+
+    Otherwise a participant could have the controller connect to any address that is reached from there.
+
+    Raises:
+        BadConfig: one of the networks has another form.
+    """
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        if isinstance(networks, str):
+            raise BadConfig("peer_networks", f"{networks!r} is one network: give a list of them")
+        self._networks = [_network(text) for text in networks]
+
+    def permitted(self, hosts: Iterable[Resolved], peer: str) -> list[Resolved]:
+        """Returns those of some addresses that a peer may name. Raises NotAuthorized if there is none."""
+        asked = [resolved.host for resolved in hosts]
+        found = [resolved for resolved in hosts if self._permits(plain_address(resolved.host), peer)]
+        if not found:
+            raise NotAuthorized(
+                f"a participant at {peer} must not name {', '.join(asked)} as its own: add the network to "
+                "peer-networks of [network] (peer_networks=), or let it connect from there"
+            )
+        return found
+
+    def _permits(self, address: str, peer: str) -> bool:
+        if address == peer or (_is_of_this_host(peer) and _is_of_this_host(address)):
+            return True
+        return any(ipaddress.ip_address(address) in network for network in self._networks)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise BadConfig("peer_networks", f"{text!r} is not a network: write it as 10.0.0.5 or 10.0.0.0/24") from None
+
+
+def _is_of_this_host(address: str) -> bool:
+    """Returns whether an address is one of this host, which has several."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 class EndpointCheck:
@@ -53,7 +107,8 @@ class EndpointCheck:
         turns = self._of_broker.setdefault(link.broker, anyio.Semaphore(DIALS_EACH_MAX))
         try:
             async with turns, self._dials:
-                await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port)
+                peer = link.address.rpartition(":")[0].strip("[]")
+                await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port, peer)
         except EndpointUnreachable as error:
             # Shown for a registration that exists: a session with the store may have begun without a controller.
             # The cause is for operators: it would tell the participant what else listens there.

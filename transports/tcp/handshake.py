@@ -39,7 +39,10 @@ from .link import Link, LinkClosed
 # Versions of the protocol that this release speaks.
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
-_SAME: Final = "give the same secret= to all programs of the cluster"
+_SAME: Final = (
+    "give the same secret= to all programs of the cluster; without one, those of one user on one host share "
+    "network.secret in their state folder ($XDG_STATE_HOME/kactl)"
+)
 CONTROL, PEER, VERIFY = "control", "peer", "verify"
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]

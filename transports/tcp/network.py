@@ -27,9 +27,11 @@ from kactl.errors import (
 from kactl.machines.peer_endpoints import why_unusable
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
-from kactl.runtime import forks
+from kactl.runtime import forks, reloading
 from kactl.runtime.addresses import is_wildcard
+from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
+from kactl.runtime.user_state import own_secret, secret_path
 from kactl.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
@@ -37,7 +39,7 @@ from . import attempts, handshake
 from .addresses import DEFAULT_LISTEN, Address, Exposure
 from .control_link import TcpControlLink
 from .dialing import Dialer
-from .endpoint_check import EndpointCheck
+from .endpoint_check import EndpointCheck, PeerNetworks
 from .handshake import CONTROL, VERIFY, Credentials, Hello
 from .identity import SECRET_BYTES_MIN, Identify, Identity, Role
 from .limits import Limits
@@ -47,10 +49,15 @@ from .metrics import LinkMetrics
 from .office import Office, TcpTransport
 from .search import is_controller
 from .spectator_link import TcpSpectatorLink
+from .tasks import Tasks
 from .tls import Tls
+
+log = logger(__name__)
 
 # Name of the listener in the address at which a participant can be reached.
 PEER_LISTENER: Final = "PEER"
+# How often a program that listens looks at the secret of its user.
+_POLL_S: Final = 2.0
 
 
 def _checked(secret: Secret | bytes | str) -> Secret:
@@ -77,10 +84,13 @@ class TcpNetwork:
             which uses the same object.
         cluster: name of the cluster. Programs of different clusters do not connect.
         tls: the certificate of this program; None for plain text, which is limited to this host.
-        secret: shared by all programs, at least 16 bytes. A program that knows it may claim any identity.
+        secret: shared by all programs, at least 16 bytes. A program that knows it may claim any identity. If there is
+            neither a secret nor TLS, programs of one user on one host share a secret in their state folder.
         allow_plaintext: let a network with a secret and without TLS leave this host. It is logged at every start.
         verify_endpoint: whether a controller refuses a participant that it does not find at the address that the
             participant advertises. If not, that is a warning.
+        peer_networks: networks of addresses that participants may advertise, as `10.0.0.0/8`, besides the addresses
+            that they connect from.
         ensure_topics: ids of the participants that may create topics by `ensure_topic`, by the topics' names, in which
             `*` and `?` are wildcards: `{"orders-*": [1, 2]}`. None: each participant may create any.
         identify: returns the identity in a certificate, in place of the URI `kactl://<cluster>/<role>/<name>`.
@@ -102,6 +112,7 @@ class TcpNetwork:
         secret: Secret | bytes | str | None = None,
         allow_plaintext: bool = False,
         verify_endpoint: bool = True,
+        peer_networks: Collection[str] = (),
         ensure_topics: Mapping[str, Collection[int]] | None = None,
         identify: Identify | None = None,
         limits: Limits | None = None,
@@ -115,6 +126,7 @@ class TcpNetwork:
         self.cluster = cluster
         self.limits = limits or Limits()
         self.verify_endpoint = verify_endpoint
+        self._peer_networks = PeerNetworks(peer_networks)
         self._ensure_topics = ensure_topics
         self._listen = None if listen is None else Address.parse(listen, "listen")
         self._advertise = None if advertise is None else Address.parse(advertise, "advertise")
@@ -122,6 +134,7 @@ class TcpNetwork:
         self._tls = tls
         self._metrics = LinkMetrics(meter_provider)
         self._credentials = Credentials(cluster, secret, identify)
+        self._shares_own_secret = tls is None and secret is None
         self._exposure = Exposure(tls is not None, secret is not None, allow_plaintext)
         self._dialer = Dialer(
             tls=tls,
@@ -129,10 +142,12 @@ class TcpNetwork:
             credentials=self._credentials,
             limits=self.limits,
             metrics=self._metrics,
+            renewed=self._renew_own_secret,
         )
         self._rng = random.Random()
         self._listener: Listener | None = None
         self._listening = 0  # sides that need the listener
+        self._tasks = Tasks("the network")
         self._lock = anyio.Lock()
         self._offices: dict[int, Office] = {}
         self._ports: dict[str, ParticipantPort] = {}
@@ -144,28 +159,68 @@ class TcpNetwork:
         return self._tls
 
     def reload(self, *, secret: Secret | bytes | str | None = None) -> None:
-        """Read the files of TLS again, and replace the secret, for new links.
+        """Read the files of TLS again, and replace the secret.
 
-        If the authority or its list of revoked certificates has changed, participants and spectators connect again, so
-        that their certificates are verified again. Otherwise links that are open stay.
+        If the secret, the authority or its list of revoked certificates has changed, participants and spectators
+        connect again, so that they prove their identities again. Otherwise links that are open stay.
 
         Raises:
             BadConfig: a file cannot be used, the secret is too short, or there was none before. Nothing changes.
         """
         if secret is not None:
-            if self._credentials.secret is None:
+            if self._shares_own_secret or self._credentials.secret is None:
                 raise BadConfig("secret", "the network has none, so it cannot be replaced: start it with one")
             secret = _checked(secret)
         if self._tls is not None:
             verifying = self._tls.verifying
             self._tls.reload()
             if verifying not in (b"", self._tls.verifying):
-                for office in self._offices.values():
-                    office.verify_again("the authority or its list of revoked certificates has changed")
+                self._verify_again("the authority or its list of revoked certificates has changed")
         if secret is not None:
+            self._replace_secret(secret)
+
+    def _replace_secret(self, secret: Secret) -> None:
+        if secret != self._credentials.secret:
             self._credentials = self._dialer.credentials = self._credentials._replace(secret=secret)
+            self._verify_again("the shared secret has changed")
+
+    def _verify_again(self, reason: str) -> None:
+        for office in self._offices.values():
+            office.verify_again(reason)
+
+    def _renew_own_secret(self) -> None:
+        """Without a secret of the program and TLS, use the one in the state folder of its user, if it has any.
+
+        Raises:
+            BadConfig: it cannot be used.
+        """
+        if self._shares_own_secret and (secret := own_secret()) is not None:
+            self._replace_secret(secret)
+
+    async def _watch_own_secret(self) -> None:
+        """Renew it when it has changed, until cancelled. Links that were opened with an earlier one end."""
+        failed = ""
+        while True:
+            await reloading.pause(_POLL_S)
+            try:
+                self._renew_own_secret()
+                failed = ""
+            except BadConfig as error:
+                if str(error) != failed:
+                    log.error("the secret of the network cannot be read, and the earlier one stays in use: %s", error)
+                failed = str(error)
 
     # -- addresses -----------------------------------------------------------------------------------------------------
+
+    @property
+    def insecure(self) -> str:
+        """Why every program of this host can take part in the cluster of this network; empty if none can."""
+        if self._listener is None or self._tls is not None or self._credentials.secret is not None:
+            return ""
+        return (
+            f"{self._listener.address} asks for no secret, because {secret_path()} cannot be written: give secret= "
+            "(secret-file of [network]), or set XDG_STATE_HOME to a folder of this user"
+        )
 
     @property
     def address(self) -> str | None:
@@ -195,7 +250,7 @@ class TcpNetwork:
         """See `Network`.
 
         Raises:
-            BadConfig: the address cannot be listened on.
+            BadConfig: the address cannot be listened on, or the secret cannot be used.
         """
         self._check_process()
         async with self._listens():
@@ -221,12 +276,13 @@ class TcpNetwork:
 
         Raises:
             BadRequest: no addresses of controllers are known.
-            BadConfig: the address cannot be listened on, one of the addresses has another form, or a file of TLS cannot
-                be used.
+            BadConfig: the address cannot be listened on, one of the addresses has another form, or a file of TLS or the
+                secret cannot be used.
         """
         self._check_process()
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
+        self._renew_own_secret()
         if self._listen is None:
             async with self._linked(port, given) as link:
                 yield link
@@ -240,11 +296,12 @@ class TcpNetwork:
 
         Raises:
             BadRequest: no addresses of controllers are known.
-            BadConfig: one of the addresses has another form, or a file of TLS cannot be used.
+            BadConfig: one of the addresses has another form, or a file of TLS or the secret cannot be used.
         """
         self._check_process()
         given = [Address.parse(text, "controllers") for text in controllers]
         self._check_controllers(given)
+        self._renew_own_secret()
         link = TcpSpectatorLink(cluster=self.cluster, dialer=self._dialer, addresses=self._beside(given), rng=self._rng)
         link.open()
         try:
@@ -312,6 +369,7 @@ class TcpNetwork:
         """Listen until the last of the blocks that need it has ended."""
         async with self._lock:
             if self._listener is None:
+                self._renew_own_secret()
                 listener = Listener(
                     self._listen or Address.parse(DEFAULT_LISTEN, "listen"),
                     tls=self._tls,
@@ -323,6 +381,10 @@ class TcpNetwork:
                 )
                 await listener.open()
                 self._listener = listener
+                if self.insecure:
+                    log.warning("the network is insecure: %s", self.insecure)
+                if self._shares_own_secret:
+                    self._tasks.spawn(self._watch_own_secret())
             self._listening += 1
         try:
             yield
@@ -332,12 +394,16 @@ class TcpNetwork:
                     self._listening -= 1
                     if not self._listening:
                         listener, self._listener = self._listener, None
+                        await self._tasks.close()
                         await listener.close()
 
     # -- endpoints -----------------------------------------------------------------------------------------------------
 
-    async def verify(self, broker: int, incarnation: bytes, host: str, port: int) -> None:
+    async def verify(self, broker: int, incarnation: bytes, host: str, port: int, peer: str) -> None:
         """Connect to the address that a participant advertises, and compare its registration.
+
+        Args:
+            peer: the address that the participant connects from.
 
         Raises:
             EndpointUnreachable: others cannot use the address, nothing listens there, or another program does.
@@ -348,7 +414,12 @@ class TcpNetwork:
         wanted = Identity(self.cluster, Role.PARTICIPANT, str(broker))
         hello = handshake.hello(own, purpose=VERIFY, target=str(broker), silence_ms=self.limits.silence_ms)
         try:
-            link, theirs, _ = await self._dialer.dial(Address(host, port), hello, _is(wanted))
+            link, theirs, _ = await self._dialer.dial(
+                Address(host, port),
+                hello,
+                _is(wanted),
+                choose=lambda hosts: self._peer_networks.permitted(hosts, peer),
+            )
         except KactlError as error:
             raise EndpointUnreachable(host, port, _not_found(broker)) from error
         link.close("the address has been verified")
@@ -444,7 +515,10 @@ class TcpNetwork:
 
 def _not_found(broker: int) -> str:
     """Returns the same sentence for every reason: a participant must not find out what listens elsewhere."""
-    return f"participant {broker} was not found there: change advertise=, or see the reason in the controller's log"
+    return (
+        f"participant {broker} was not found there, or must not name that address: change advertise=, or see the "
+        "reason in the controller's log"
+    )
 
 
 def _is(wanted: Identity) -> Callable[[Hello], str | None]:

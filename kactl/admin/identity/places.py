@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.runtime.listening import is_local
+from kactl.runtime.user_state import state_folder
 
-from .run_file import KEY, run_folder, state_folder
+from .run_file import KEY, run_folder
 
 KEY_FILE: Final = "ticket.key"
 LOCAL_FILE: Final = "local.token"

@@ -1,10 +1,8 @@
 """Run files: how programs of the same user reach a running server.
 
-A server writes one into the run folder, named after its address, and removes it when it stops. The folder depends on
-the home folder only, so that a server started by a supervisor and a shell of the same user agree about it.
+A server writes one into the run folder, named after its address, and removes it when it stops.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,6 +11,7 @@ import msgspec
 
 from kactl.errors import BadConfig
 from kactl.runtime.private_files import make_folder, read_private, write_private
+from kactl.runtime.user_state import user_folder
 
 KEY: Final = "security.folder"
 BYTES_MAX: Final = 64 * 1024
@@ -39,23 +38,9 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ca: str = ""
 
 
-def state_folder(env: Mapping[str, str] | None = None) -> Path | None:
-    """Returns the folder for the state of programs of this user; None without a home folder, as in a container."""
-    home = (os.environ if env is None else env).get("XDG_STATE_HOME") or ""
-    try:
-        return (Path(home) if home.startswith("/") else Path.home() / ".local" / "state") / "kactl"
-    except RuntimeError:
-        return None
-
-
 def run_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Returns the folder of the run files. Without a home folder it is one for temporary files.
-
-    A file that another user has put there is not read, since it belongs to that user.
-    """
-    environment = os.environ if env is None else env
-    state = state_folder(environment) or Path(environment.get("TMPDIR") or "/tmp", f"kactl-{os.geteuid()}")
-    return state / "run"
+    """Returns the folder of the run files."""
+    return user_folder(env) / "run"
 
 
 def base_name(host: str, port: int) -> str:

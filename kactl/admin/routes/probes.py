@@ -47,6 +47,8 @@ def controller_info(service: Service) -> ControllerInfo:
     """Returns the state of this instance, and the current controller."""
     controller = service.controller
     loop = controller.loop
+    if service.exposure is not None:
+        service.exposure.update_network(controller)
     return ControllerInfo(
         node_id=controller.node_id,
         cluster=service.config.cluster,

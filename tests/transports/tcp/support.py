@@ -12,6 +12,7 @@ import msgspec
 from kactl import wire
 from kactl.errors import KactlError
 from kactl.runtime.secret import Secret
+from kactl.runtime.user_state import own_secret
 from kactl.testing.contracts.network import PATIENCE_S
 from kactl.transports.tcp import handshake
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Kind, Message, frames_of
@@ -60,12 +61,17 @@ class RawClient:
 
     async def greet(self, hello: Hello, secret: bytes | None = None) -> Welcome:
         """Perform the handshake. Raises the error of the listener."""
+        await self.prove(hello, secret)
+        return msgspec.msgpack.decode(await self._answer(), type=Welcome)
+
+    async def prove(self, hello: Hello, secret: bytes | None = None) -> None:
+        """Perform the handshake up to the proof of a secret, or of that of this user."""
         head = msgspec.msgpack.encode(hello)
         await self.send(Kind.HANDSHAKE, head)
         challenge = msgspec.msgpack.decode(await self._answer(), type=Challenge)
-        own = b"" if secret is None else proof(Secret(secret), "dialer", head, bytes(challenge.claims))
+        shared = own_secret() if secret is None else Secret(secret)
+        own = b"" if shared is None else proof(shared, "dialer", head, bytes(challenge.claims))
         await self.send(Kind.HANDSHAKE, msgspec.msgpack.encode(Proof(own)))
-        return msgspec.msgpack.decode(await self._answer(), type=Welcome)
 
     async def _answer(self) -> bytes:
         message = await self.receive()

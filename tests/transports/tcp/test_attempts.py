@@ -33,7 +33,7 @@ from .test_rights import OWN
 pytestmark = pytest.mark.anyio
 
 HOST = "127.0.0.1"
-ONE = Principal("1", "participant", peer=HOST, method="claimed")
+ONE = Principal("1", "participant", peer=HOST, method="secret")
 STRANGER = stranger(HOST)
 LIFE = bytes(12) + b"\x00\x00\x00\x01"
 # Requests that only administrators may send, with the fewest arguments.
@@ -208,7 +208,7 @@ async def test_known_identity_in_a_wrong_role_is_named() -> None:
         with pytest.raises(NotAuthorized):
             await client.greet(hello_of(7, role=Role.CONTROLLER))
 
-        assert (await refusal(office)).principal == Principal("7", "controller", peer=HOST, method="claimed")
+        assert (await refusal(office)).principal == Principal("7", "controller", peer=HOST, method="secret")
 
 
 @pytest.mark.parametrize("kind", ["name", "authority", "none"])

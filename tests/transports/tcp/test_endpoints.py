@@ -1,5 +1,6 @@
 """Addresses that participants advertise, and identities that they claim, are checked before they are registered."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -11,13 +12,14 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import EndpointUnreachable, NotAuthorized
+from kactl.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.messages.admin import ResignRequested
 from kactl.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint
+from kactl.runtime.resolver import Resolved
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until
-from kactl.transports.tcp.endpoint_check import DIALS_EACH_MAX, EndpointCheck
+from kactl.transports.tcp.endpoint_check import DIALS_EACH_MAX, EndpointCheck, PeerNetworks
 from kactl.transports.tcp.tls import Tls
 from tests.support.certificates import Authority
 
@@ -80,9 +82,9 @@ async def test_participant_that_listens_is_registered_with_its_address(
 ) -> None:
     verified, verify = list[tuple[int, bytes]](), kactl.TcpNetwork.verify
 
-    async def recorded(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int) -> None:
+    async def recorded(network: kactl.TcpNetwork, broker: int, incarnation: bytes, *place: Any) -> None:
         verified.append((broker, incarnation))
-        await verify(network, broker, incarnation, host, port)
+        await verify(network, broker, incarnation, *place)
 
     monkeypatch.setattr(kactl.TcpNetwork, "verify", recorded)
     async with cluster() as found:
@@ -199,10 +201,10 @@ async def test_address_registered_without_a_controller_is_shown(
 async def test_next_controller_verifies_the_address_too(session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verify, blind = kactl.TcpNetwork.verify, set[kactl.TcpNetwork]()
 
-    async def seen(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int) -> None:
+    async def seen(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int, peer: str) -> None:
         if network in blind:
             raise EndpointUnreachable(host, port, "no route from here")
-        await verify(network, broker, incarnation, host, port)
+        await verify(network, broker, incarnation, host, port, peer)
 
     monkeypatch.setattr(kactl.TcpNetwork, "verify", seen)
     async with cluster() as first, cluster(first.state, is_standby=True) as second:
@@ -290,3 +292,75 @@ async def test_certificate_of_another_participant_registers_nothing(
 
         assert found.brokers == {}
         assert "claims to be kactl://kactl/participant/2" in caplog.text
+
+
+# -- which addresses may be named --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def counting_server() -> AsyncIterator[tuple[int, list[object]]]:
+    """A server of another program: yields its port and the connections that it has accepted."""
+    accepted = list[object]()
+
+    async def accept(_: object, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], accepted
+
+
+@pytest.mark.parametrize(
+    ("networks", "host", "connects"),
+    [
+        ([], "127.0.0.1", False),
+        (["198.51.100.0/24", "::/0"], "127.0.0.1", False),
+        (["127.0.0.0/8"], "127.0.0.1", True),
+        (["127.0.0.1"], "::ffff:127.0.0.1", True),
+        (["198.51.100.0/24"], "localhost", False),
+        (["127.0.0.0/8"], "localhost", True),
+    ],
+)
+async def test_no_connection_is_opened_to_an_address_that_a_participant_must_not_name(
+    networks: list[str], host: str, connects: bool
+) -> None:
+    async with cluster(peer_networks=networks) as found, counting_server() as (port, accepted):
+        with pytest.raises(EndpointUnreachable, match="was not found there, or must not name that address") as raised:
+            await found.network.verify(1, bytes(16), host, port, "203.0.113.7")
+
+        is_denied = "add the network to peer-networks of [network]" in str(raised.value.__cause__)
+        assert (bool(accepted), is_denied) == (connects, not connects)
+
+
+async def test_participant_may_name_the_address_that_it_connects_from() -> None:
+    async with cluster() as found, counting_server() as (port, accepted):
+        for host, peer in (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.1"), ("::ffff:127.0.0.1", "127.0.0.1")):
+            with pytest.raises(EndpointUnreachable) as raised:
+                await found.network.verify(1, bytes(16), host, port, peer)
+            assert "peer-networks" not in str(raised.value.__cause__)
+
+        assert accepted
+
+
+def test_addresses_of_other_hosts_behind_a_name_are_left_out() -> None:
+    own, other = (Resolved(socket.AF_INET, (host, 7373)) for host in ("203.0.113.7", "198.51.100.1"))
+
+    assert PeerNetworks([]).permitted([other, own], "203.0.113.7") == [own]
+    assert PeerNetworks(["198.51.100.0/24"]).permitted([other, own], "203.0.113.7") == [other, own]
+
+
+@pytest.mark.parametrize("networks", ["10.0.0.0/8", ["10.0.0.1/8"], ["here"]])
+def test_networks_of_another_form_are_refused(networks: Any) -> None:
+    with pytest.raises(BadConfig, match="peer_networks"):
+        kactl.TcpNetwork(peer_networks=networks)
+
+
+@both_sessions
+async def test_participant_that_names_another_host_is_refused(session: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster() as found:
+        with pytest.raises(EndpointUnreachable, match="was not found there, or must not name that address"):
+            async with found.participant(1, session=session, listen=LOOPBACK, advertise="192.0.2.1:7373"):
+                pytest.fail("it has started")
+
+        assert found.brokers == {}
+        assert "a participant at 127.0.0.1 must not name 192.0.2.1 as its own" in caplog.text

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-import msgspec
 import pytest
 
 import kactl
@@ -15,8 +14,6 @@ from kactl.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until
-from kactl.transports.tcp.framing import Kind
-from kactl.transports.tcp.handshake import Proof
 from kactl.transports.tcp.limits import Limits
 
 from .support import RawClient, hello_of, raw_client
@@ -163,9 +160,7 @@ async def test_instance_sends_participants_away_if_no_election_ends_in_time() ->
     office.active = NO_BROKER
     network = kactl.TcpNetwork(listen=LOOPBACK, limits=Limits(handshake_ms=100))
     async with network.controller_side(office), raw_client(network.address) as client:
-        await client.send(Kind.HANDSHAKE, msgspec.msgpack.encode(hello_of()))
-        await client.receive()
-        await client.send(Kind.HANDSHAKE, msgspec.msgpack.encode(Proof(b"")))
+        await client.prove(hello_of())
 
         answer = wire.decode((await client.receive()).head, wire.Family(NotController))
 
