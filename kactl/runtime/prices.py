@@ -108,7 +108,8 @@ KAFKA_PRICES: Final[dict[str, Price]] = {
     "DescribeUserScramCredentials": SMALL,
 }
 
-# Requests of participants and spectators, by their types. Sessions are never delayed: a lease depends on them.
+# Requests of participants and spectators, by their types. Sessions are never delayed: a lease depends on them. A Watch
+# is charged besides for the bytes of its answer.
 PARTICIPANT_PRICES: Final[dict[str, Price]] = {
     "Register": SMALL,
     "VerifyEndpoint": SMALL,
@@ -121,6 +122,6 @@ PARTICIPANT_PRICES: Final[dict[str, Price]] = {
     "PartitionsReported": CHANGE,
     "LeadersReported": CHANGE,
     "LeadershipsReported": CHANGE,
-    "Watch": PAGE,
-    "Peer": SMALL,
+    "Watch": SMALL,
+    "Peer": Price(0.05, kib_ms=0.02),
 }

@@ -26,6 +26,7 @@ from kactl.messages.control import Request, Response
 from kactl.messages.routes import Watch
 from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import NO_BROKER, Broker
+from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Unit, account_of
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
@@ -66,6 +67,8 @@ _LOOKS: Final = 6
 
 
 _ENSURE: Final = PARTICIPANT_PRICES[TopicEnsureRequested.__name__]
+_WATCH: Final = PARTICIPANT_PRICES[Watch.__name__]
+_PEER: Final = PARTICIPANT_PRICES["Peer"]
 # Topics that participants have created lately, and whose leaders they wait for.
 _CREATED_MAX: Final = 1_000
 
@@ -275,7 +278,7 @@ class Office:
             case Kind.ASK:
                 self._begin(attached, message, lambda: self._ask(attached, message))
             case Kind.PEER:
-                self._relay(broker, message)
+                self._relay(attached, message)
             case Kind.READY:
                 self._current[broker] = attached
             case Kind.METADATA:
@@ -321,11 +324,13 @@ class Office:
     async def _answer_watch(self, link: Link, message: Message, asked: Watch) -> None:
         try:
             with internal_errors(log, _UNANSWERED, link.what):
-                answer = await self.port.watch_routes(asked)
+                await self._pay(link, {Unit.WORK: _WATCH.ms(size=message.size)})
+                answer = wire.encode(await self.port.watch_routes(asked))
         except KactlError as error:
             link.answer(message, wire.encode(error), error=True)
         else:
-            link.answer(message, wire.encode(answer))
+            self.port.budget.settle(_account(link), Unit.WORK, _WATCH.kib_ms * len(answer) / 1024)
+            link.answer(message, answer)
 
     def _end_watches(self, link: Link) -> None:
         for task in self._watches.pop(link, ()):
@@ -344,6 +349,8 @@ class Office:
             attached.link.answer(message, wire.encode(answer))
 
     async def _carried_out(self, attached: Attached, request: SessionRequest, received_ns: int) -> SessionAnswer:
+        price = PARTICIPANT_PRICES[type(request).__name__]
+        self.port.budget.charge(_account(attached.link), {Unit.WORK: price.ms()}, is_free=True)
         rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
         await self._endpoints.before(request, attached.identity)
         return await self.port.session(request, received_ns=received_ns)
@@ -364,10 +371,10 @@ class Office:
         if not isinstance(request, TopicEnsureRequested):
             return await self.port.ask(request)
         rights.check_topic(request.topic, attached.identity.broker, self._ensure_topics)
-        account = account_of(attached.link.principal)
+        account = _account(attached.link)
         amounts = {Unit.PARTITIONS: request.count, Unit.WORK: _ENSURE.partition_ms * request.count}
         # A topic that was just created is asked about until it has leaders.
-        await self._pay(attached, amounts, is_free=request.topic in self._created)
+        await self._pay(attached.link, amounts, is_free=request.topic in self._created)
         created = False
         try:
             progress: TopicProgress = await self.port.ask(request)
@@ -381,9 +388,9 @@ class Office:
             for unit, amount in () if created else amounts.items():
                 self.port.budget.settle(account, unit, -amount)
 
-    async def _pay(self, attached: Attached, amounts: Mapping[Unit, float], *, is_free: bool = False) -> None:
-        """Charge a participant, as soon as its account permits: its requests wait, and its sessions do not."""
-        account, link = account_of(attached.link.principal), attached.link
+    async def _pay(self, link: Link, amounts: Mapping[Unit, float], *, is_free: bool = False) -> None:
+        """Charge a peer, as soon as its account permits: its requests wait, and its sessions do not."""
+        account = _account(link)
         while (excess := self.port.budget.charge(account, amounts, is_free=is_free)) is not None:
             await self.port.clock.sleep_ms(excess.wait_s * 1_000)
             if not link.is_open:
@@ -402,15 +409,23 @@ class Office:
                 raise MalformedMessage(f"the request has {message.size} bytes: at most {begin.bytes_max} are accepted")
             if begin.kind is not None:
                 price = PARTICIPANT_PRICES[begin.kind.__name__]
-                await self._pay(attached, {Unit.WORK: price.ms(size=message.size)})
+                await self._pay(attached.link, {Unit.WORK: price.ms(size=message.size)})
             request: ControllerRequest = wire.decode(message.head, wire.REQUESTS)
         except MalformedMessage as error:
             self._violated(attached.link, str(error))
             raise
         return request
 
-    def _relay(self, sender: int, message: Message) -> None:
-        """Pass a message on. It is lost if its recipient has no link, or does not read."""
+    def _relay(self, attached: Attached, message: Message) -> None:
+        """Pass a message on. It is lost if its recipient has no link, or does not read.
+
+        It is also lost beyond its sender's account for messages, which other requests do not use up: ISRs depend on it.
+        """
+        sender = attached.identity.broker
+        amounts = {Unit.WORK: _PEER.ms(size=message.size)}
+        if self.port.budget.charge(f"messages of {_account(attached.link)}", amounts) is not None:
+            log.debug("a message of broker %d is lost: its account is used up", sender)
+            return
         recipient, head = relayed.forwarded(message.head, sender)
         target = self._current.get(recipient)
         if target is not None and target.link.is_open:
@@ -418,6 +433,12 @@ class Office:
                 target.link.one_way(Kind.PEER, head)
             except (LinkClosed, LaneFull) as error:
                 log.debug("a message of broker %d to broker %d is lost: %s", sender, recipient, error)
+
+
+def _account(link: Link) -> str:
+    """Returns the account of a peer. Spectators have no names, so that each address has one."""
+    principal = link.principal
+    return account_of(principal) if principal.name else f"{principal.label}{group_of(principal.peer)}"
 
 
 class TcpTransport:
