@@ -18,7 +18,8 @@ from .secret import Secret
 
 # Field of errors about the secret.
 _FIELD: Final = "secret"
-_FILE: Final = "network.secret"
+# A folder of its own: earlier versions have made the one around it, which others may read.
+_FILE: Final = Path("network", "secret")
 _BYTES: Final = 32
 SECRET_BYTES_MAX: Final = 4096
 # There is no place for files of this user, as without a home on a read-only root.

@@ -157,9 +157,11 @@ def test_network_that_can_keep_no_secret_is_insecure(folder: str, result: str, t
 
 def test_secret_of_another_user_fails(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path)}
-    (tmp_path / "kactl").mkdir(mode=0o700)
-    (tmp_path / "kactl" / "network.secret").write_text("x" * 64)
-    (tmp_path / "kactl" / "network.secret").chmod(0o644)
+    secret = tmp_path / "kactl" / "network" / "secret"
+    secret.parent.mkdir(parents=True)
+    secret.parent.chmod(0o700)
+    secret.write_text("x" * 64)
+    secret.chmod(0o644)
     file = tmp_path / "kactl.toml"
     file.write_text('node-id = 0\n[network]\nlisten = "127.0.0.1:7373"\n')
 

@@ -41,7 +41,7 @@ VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
 _SAME: Final = (
     "give the same secret= to all programs of the cluster; without one, those of one user on one host share "
-    "network.secret in their state folder ($XDG_STATE_HOME/kactl)"
+    "network/secret in their state folder ($XDG_STATE_HOME/kactl)"
 )
 CONTROL, PEER, VERIFY = "control", "peer", "verify"
 

@@ -81,8 +81,16 @@ async def test_participant_of_the_same_user_needs_no_configuration(state_home: P
     async with controller() as network, network_to(network).participant_side(ContractPort(1)) as link:
         await opened(link)
 
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (state_home / "kactl", secret_path())]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (state_home / "kactl" / "network", secret_path())]
     assert modes == [0o700, 0o600]
+
+
+async def test_state_folder_of_an_earlier_version_may_be_read_by_others(state_home: Path) -> None:
+    (state_home / "kactl").mkdir(parents=True)
+    (state_home / "kactl").chmod(0o755)
+
+    async with controller() as network, network_to(network).participant_side(ContractPort(1)) as link:
+        await opened(link)
 
 
 async def test_participant_that_starts_before_its_controller_makes_the_secret() -> None:
@@ -117,7 +125,7 @@ async def test_programs_that_start_at_the_same_time_make_one_secret() -> None:
 @pytest.mark.parametrize("secret", [b"", SECRET])
 async def test_program_without_the_secret_is_refused_with_the_remedy(secret: bytes) -> None:
     async with controller() as network, raw_client(network.address) as client:
-        with pytest.raises(NotAuthorized, match=r"give the same secret=.*one user on one host share network\.secret"):
+        with pytest.raises(NotAuthorized, match=r"give the same secret=.*one user on one host share network/secret"):
             await client.greet(hello_of(), secret)
 
 
