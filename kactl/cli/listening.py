@@ -16,6 +16,7 @@ from kactl.runtime.reloading import Reloads
 from kactl.runtime.threads import run_in_thread
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.overrides import by_address
 from kactl.transports.kafka.listener.quotas import Quotas
 from kactl.transports.kafka.listener.user_file import UserFile
 
@@ -91,6 +92,7 @@ async def listener(
             broker_request_size_max=config.kafka.broker_request_max_bytes,
             connections_max=config.kafka.max_connections,
             connections_per_address_max=config.kafka.max_connections_per_ip,
+            connections_overrides=await by_address(config.kafka.max_connections_per_ip_overrides),
         ),
         broker_networks=config.kafka.networks,
         checks_broker_addresses=config.kafka.broker_identity == "address",

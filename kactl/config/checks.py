@@ -317,6 +317,9 @@ def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:
         if unknown:
             where = f"{origin_of(('kafka', key), origins)}: kafka.{key}"
             raise BadConfig(where, f"{', '.join(unknown)}: there is no such name in kafka.listeners, add it there")
+    if not kafka.max_connections_per_ip and not kafka.max_connections_per_ip_overrides:
+        where = f"{origin_of(('kafka', 'max-connections-per-ip'), origins)}: kafka.max-connections-per-ip"
+        raise BadConfig(where, "0 admits no client: name addresses in kafka.max-connections-per-ip-overrides, too")
     for text in kafka.broker_networks:
         try:
             ipaddress.ip_network(text)

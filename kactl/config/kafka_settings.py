@@ -93,7 +93,9 @@ class KafkaConfig(Section, frozen=True):
             may have `remote.storage.enable`. Kafka's name.
         max_connections: of all listeners together. Kafka's name.
         max_connections_per_ip: of one address that is not a broker's, and of connections from a broker's address that
-            are not identified as the broker's. Kafka's name.
+            are not identified as the broker's. 0 admits only addresses with overrides. Kafka's name.
+        max_connections_per_ip_overrides: the same for single addresses or host names, which are looked up at the start.
+            Kafka's name.
         socket_request_max_bytes: the largest request that is relayed to a broker. Kafka's name.
         request_max_bytes: the largest request that kactl answers itself.
         broker_request_max_bytes: the largest AlterPartition of an identified broker.
@@ -130,7 +132,10 @@ class KafkaConfig(Section, frozen=True):
     min_insync_replicas: Annotated[int, Meta(ge=1, le=INT16_MAX)] = 1
     remote_log_storage_system_enable: bool = False
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    max_connections_per_ip: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    max_connections_per_ip: Annotated[int, Meta(ge=0, le=100_000)] = 100
+    max_connections_per_ip_overrides: dict[str, Annotated[int, Meta(ge=0, le=100_000)]] = msgspec.field(
+        default_factory=dict
+    )
     socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=INT32_MAX)] = 100 * 1024 * 1024
     request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 1024 * 1024
     broker_request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 16 * 1024 * 1024

@@ -20,6 +20,8 @@ from kactl.runtime.listening import is_local
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
+from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.overrides import by_address
 
 from .own_controller import ListenerController
 
@@ -38,6 +40,9 @@ async def listener(
     partitions: int = 1,
     replication_factor: int = 1,
     allow_insecure: Collection[str] = (),
+    max_connections: int = Limits().connections_max,
+    max_connections_per_ip: int = Limits().connections_per_address_max,
+    max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[Mapping[str, Endpoint]]:
     """Serve brokers, clients and tools over Kafka's protocol for as long as the block lasts.
 
@@ -52,13 +57,16 @@ async def listener(
         advertised: in the same form, the addresses by which clients reach listeners, if they are others.
         partitions, replication_factor: the defaults of topics that are created.
         allow_insecure: listeners that other hosts may reach although they are open: `kafka.NAME`.
+        max_connections: of all listeners together.
+        max_connections_per_ip: of one address that is not a broker's; 0 admits only addresses with overrides.
+        max_connections_per_ip_overrides: the same for single addresses or host names, which are looked up now.
 
     Yields:
         The addresses of the listeners, by their names.
 
     Raises:
         BadRequest: an argument cannot be used, or a listener is open without consent. Nothing has been opened.
-        BadConfig: an address cannot be listened on.
+        BadConfig: an address cannot be listened on, or the name of an override has no address.
     """
     endpoints = _endpoints(listeners)
     for text, endpoint in endpoints.items():
@@ -72,6 +80,11 @@ async def listener(
         raise BadRequest("advertised", f"{unknown!r} is not the name of a listener: use {_quoted(names)}")
     arguments.whole(partitions, "partitions")
     arguments.whole(replication_factor, "replication_factor")
+    limits = Limits(
+        connections_max=arguments.whole(max_connections, "max_connections"),
+        connections_per_address_max=arguments.whole(max_connections_per_ip, "max_connections_per_ip"),
+        connections_overrides=await by_address(max_connections_per_ip_overrides),
+    )
     with contextlib.ExitStack() as stack:
         sockets = {
             each.listener: stack.enter_context(await run_in_thread(BoundListener, each)) for each in endpoints.values()
@@ -89,6 +102,7 @@ async def listener(
             partitions=partitions,
             replication_factor=replication_factor,
             listed_as=Broker(controller.node_id, NO_EPOCH, tuple((addresses | listed).values())),
+            limits=limits,
             security={endpoint.listener: listeners[text] for text, endpoint in endpoints.items()},
             relays=False,
             audit=controller.attempted,

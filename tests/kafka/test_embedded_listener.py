@@ -148,6 +148,39 @@ async def test_clients_find_the_advertised_address() -> None:
     assert [(each.node_id, each.host, each.port) for each in metadata.brokers] == [(9, "kactl1.example", 9095)]
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_connections_per_ip": 200},
+        {"max_connections_per_ip": 0, "max_connections_per_ip_overrides": {"localhost": 200}},
+    ],
+)
+async def test_many_clients_of_one_address_are_served_within_its_limit(limits: dict[str, Any]) -> None:
+    """As behind NAT."""
+    async with contextlib.AsyncExitStack() as stack:
+        controller = await stack.enter_async_context(cluster())
+        endpoints = await stack.enter_async_context(
+            kactl.kafka.listener(controller, {"OPEN://127.0.0.1:0": OPEN}, **limits)
+        )
+        port = endpoints["OPEN"].port
+        clients = [await stack.enter_async_context(connected(port)) for _ in range(200)]
+
+        answers = await asyncio.gather(*(client.ask(request_class(3, 1)(topics=())) for client in clients))
+
+        assert [len(answer.brokers) for answer in answers] == [1] * 200
+        async with connected(port) as one_more:
+            with pytest.raises((EOFError, ConnectionError)):
+                await one_more.ask(request_class(3, 1)(topics=()))
+
+
+async def test_override_of_a_name_without_an_address_is_refused() -> None:
+    with pytest.raises(kactl.errors.BadConfig, match="'no\\.such\\.invalid' has no address"):
+        async with kactl.kafka.listener(
+            kactl.Controller(9), {LOCAL: OPEN}, max_connections_per_ip_overrides={"no.such.invalid": 1}
+        ):
+            pass
+
+
 def without_mechanism(tls: ssl.SSLContext) -> kactl.kafka.ListenerSecurity:
     """OAUTHBEARER without a function is not offered."""
     return kactl.kafka.ListenerSecurity(kactl.kafka.Authentication("SASL_SSL", mechanisms=("OAUTHBEARER",)), tls)

@@ -33,7 +33,8 @@ GRACE_S: Final = 1.0
 # Unidentified connections of one broker's address, as a part of all. A process there that connects without pause
 # replaces all of them only after so many attempts, of which the acceptor takes a few in each turn of the loop.
 _CANDIDATES_PART: Final = 4
-# Connections that an address that is not a broker's may open in a second, after a burst. Tools open one or two.
+# Connections that an address that is not a broker's may open in a second, after a burst; half of its limit if that is
+# more. Tools open one or two.
 RATE_MAX_S: Final = 50
 # Addresses with a known rate; an evicted address counts as a new one.
 _RATES_MAX: Final = 10_000
@@ -101,20 +102,24 @@ class _Group:
 
 
 class _Rates:
-    """Token buckets: each address may open `burst` connections, and regains RATE_MAX_S a second."""
+    """Token buckets: each address may open twice as many connections as its limit, and regains its rate."""
 
-    def __init__(self, burst: int) -> None:
-        self._burst = burst
+    def __init__(self) -> None:
         self._left: dict[str, tuple[float, float]] = {}
 
-    def take(self, group: str, now_s: float) -> bool:
+    def take(self, group: str, now_s: float, limit: int) -> bool:
         """Take a token. Returns False if the address has none left."""
-        left, then_s = self._left.pop(group, (float(self._burst), now_s))
-        left = min(float(self._burst), left + (now_s - then_s) * RATE_MAX_S)
+        burst = 2.0 * limit
+        left, then_s = self._left.pop(group, (burst, now_s))
+        left = min(burst, left + (now_s - then_s) * _rate_s(limit))
         if len(self._left) >= _RATES_MAX:
             del self._left[next(iter(self._left))]
         self._left[group] = (left - 1 if left >= 1 else left, now_s)
         return left >= 1
+
+
+def _rate_s(limit: int) -> int:
+    return max(RATE_MAX_S, limit // 2)
 
 
 class Admission:
@@ -137,9 +142,10 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._per_address_max = limits.connections_per_address_max
+        self._overrides = limits.connections_overrides
         self._max = connections_max
         self._candidates_max = max(self._per_address_max, connections_max // _CANDIDATES_PART)
-        self._rates = _Rates(burst=2 * self._per_address_max)
+        self._rates = _Rates()
         self._broker_addresses = broker_addresses
         self._brokers = brokers
         self._clock = clock
@@ -247,15 +253,16 @@ class Admission:
             self._replace(victim, self._full())
 
     def _admit_client(self, slot: Slot, now_s: float) -> None:
-        group = self._groups.get(slot.group)
-        if not self._rates.take(slot.group, now_s):
+        group, limit = self._groups.get(slot.group), self._overrides.get(slot.group, self._per_address_max)
+        if limit and not self._rates.take(slot.group, now_s, limit):
             raise PeerRejected(
                 "connection_rate",
-                f"{slot.group} opens more than {RATE_MAX_S} connections a second: keep connections open",
+                f"{slot.group} opens more than {_rate_s(limit)} connections a second: keep connections open, or raise "
+                "kafka.max-connections-per-ip",
             )
-        if group is not None and len(group.slots) >= self._per_address_max:
-            victim = group.waiting.longest(before_s=now_s - GRACE_S)
-            self._replace(victim, self._full_of(slot.group, self._per_address_max))
+        if (0 if group is None else len(group.slots)) >= limit:
+            victim = None if group is None else group.waiting.longest(before_s=now_s - GRACE_S)
+            self._replace(victim, self._full_of(slot.group, limit))
         elif self._clients_count >= self._max - self.reserved:
             self._replace(self._clients.longest(before_s=now_s - GRACE_S), self._full())
         elif len(self._slots) >= self._max:
@@ -316,5 +323,5 @@ class Admission:
         return PeerRejected(
             "connections_per_address",
             f"{limit} connections of {group} are open, the limit of one address: close "
-            "some, or raise kafka.max-connections-per-ip",
+            "some, or raise kafka.max-connections-per-ip, or its override for the address",
         )

@@ -6,6 +6,7 @@ bytes of a request; the element limits bound its decoded form, because one byte 
 bytes.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from .api import Api
@@ -50,6 +51,7 @@ class Limits(NamedTuple):
         connections_max: connections of all addresses together, including brokers.
         connections_per_address_max: connections of one address that is not a broker's, and unidentified connections of
             a broker's address. One IPv6 /64 network counts as one address.
+        connections_overrides: the same for single addresses, by `group_of`.
         first_timeout_s: time from the connection to the first byte. Kafka's clients send ApiVersions at once.
         frame_timeout_s: how far a frame may be behind `frame_rate_min` bytes a second, from its first byte on.
         reserve_timeout_s: how long a request waits for memory of its pool; it is not read meanwhile.
@@ -62,6 +64,7 @@ class Limits(NamedTuple):
     broker_request_size_max: int = 16 * MIB
     connections_max: int = 1000
     connections_per_address_max: int = 100
+    connections_overrides: Mapping[str, int] = {}
     first_timeout_s: float = 10.0
     frame_timeout_s: float = 5.0
     frame_rate_min: int = 256 * KIB

@@ -18,11 +18,11 @@ class Door:
         closed: closed connections, in order.
     """
 
-    def __init__(self, connections_max: int = 20, *, brokers: int = 0, per_address: int = 4) -> None:
+    def __init__(self, connections_max: int = 20, *, brokers: int = 0, per_address: int = 4, **overrides: int) -> None:
         self.now_s = 0.0
         self.closed: list[Slot] = []
         self.admission = Admission(
-            Limits(connections_per_address_max=per_address),
+            Limits(connections_per_address_max=per_address, connections_overrides=overrides),
             connections_max=connections_max,
             broker_addresses={BROKER},
             brokers=lambda: brokers,
@@ -150,3 +150,29 @@ def test_room_is_made_of_clients_that_wait() -> None:
 @pytest.mark.parametrize(("files", "connections"), [(64, 16), (128, 32), (1024, 384), (4096, 1000), (1, 1)])
 def test_number_of_connections_follows_the_limit_of_open_files(files: int, connections: int) -> None:
     assert connections_for(files, 1000) == connections
+
+
+def test_address_with_an_override_has_its_own_limit_and_rate() -> None:
+    door = Door(1000, **{"10.1.0.1": 400, "10.1.0.2": 0})
+
+    slots = [door.admit("10.1.0.1") for _ in range(400)]
+
+    for address, text in (("10.1.0.1", "400 connections of"), ("10.1.0.2", "0 connections of")):
+        with pytest.raises(PeerRejected, match=rf"{text} {address} .* or its override"):
+            door.admit(address)
+    for slot in slots:
+        door.admission.leave(slot)
+    for _ in range(399):
+        door.admission.leave(door.admit("10.1.0.1"))
+    with pytest.raises(PeerRejected, match="more than 200 connections a second"):
+        door.admit("10.1.0.1")
+
+
+def test_limit_of_zero_admits_only_addresses_with_overrides() -> None:
+    door = Door(per_address=0, **{"10.1.0.1": 1})
+
+    door.admit("10.1.0.1")
+    with pytest.raises(PeerRejected, match="0 connections of"):
+        door.admit("10.1.0.2")
+    door.admit(BROKER)
+    assert door.admission.count == 2
