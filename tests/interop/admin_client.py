@@ -24,10 +24,13 @@ class AdminClient:
         Raises:
             OSError: the server closed the connection, or did not respond in time.
         """
+        return self.ask_raw(api, version, api.request.write(fields, version))
+
+    def ask_raw(self, api: Api, version: int, content: bytes) -> dict[str, Any]:
+        """Returns the response to a request of these bytes after its header, as `ask` does."""
         self._asked += 1
-        flexible = api.request.is_flexible(version)
         header = _HEADER.pack(api.key, version, self._asked) + struct.pack(">h", 5) + b"admin"
-        content = header + (NO_TAGS if flexible else b"") + api.request.write(fields, version)
+        content = header + (NO_TAGS if api.request.is_flexible(version) else b"") + content
         self._connection.sendall(struct.pack(">i", len(content)) + content)
         (length,) = struct.unpack(">i", self._receive(4))
         answer = self._receive(length)

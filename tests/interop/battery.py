@@ -5,9 +5,8 @@ both have topics and users of their own.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.config_apis import (
     ALTER_CONFIGS_API,
     DESCRIBE_CONFIGS_API,
@@ -24,23 +23,11 @@ from kactl.transports.kafka.listener.partition_apis import (
 from kactl.transports.kafka.listener.relayed_apis import ALTER_CLIENT_QUOTAS_API, DESCRIBE_CLIENT_QUOTAS_API
 from kactl.transports.kafka.listener.topic_apis import CREATE_PARTITIONS_API, CREATE_TOPICS_API, DELETE_TOPICS_API
 
-TIMEOUT_MS: Final = 30_000
+from .battery_bounds import topics_and_settings
+from .battery_case import BROKER, NOBODY, TIMEOUT_MS, TOPIC, Case
+from .battery_others import malformed, others
+
 SIDES: Final = ("kafkas", "kactls")
-TOPIC, BROKER, LOGGER = 2, 4, 8
-NOBODY: Final = 77  # no broker has this id
-
-
-class Case(NamedTuple):
-    """One request.
-
-    Attributes:
-        name: identifies it in docs/differences.md.
-    """
-
-    name: str
-    api: Api
-    version: int
-    fields: dict[str, Any]
 
 
 def _topic(name: str, count: int = 1, factor: int = 1, assignments: Any = (), **configs: str | None) -> dict[str, Any]:
@@ -393,7 +380,8 @@ def deletions() -> Iterator[Case]:
 def cases() -> list[Case]:
     """Returns all requests in their order: later ones find what earlier ones have left."""
     parts = (
-        creations, settings, growths, configs, elections, reassignments, users, quotas_and_features, deletions
+        creations, settings, growths, configs, elections, reassignments, users, quotas_and_features,
+        topics_and_settings, others, malformed, deletions,
     )  # fmt: skip
     return [case for part in parts for case in part()]
 
@@ -408,7 +396,10 @@ def of_side(value: Any, side: str) -> Any:
 
 
 # Messages are in each controller's words, ids are drawn, and settings that were not requested are the brokers' own.
-_LEFT_OUT: Final = ("error_message", "throttle_time_ms", "topic_id", "configs", "synonyms", "documentation")
+_LEFT_OUT: Final = (
+    "error_message", "throttle_time_ms", "topic_id", "configs", "synonyms", "documentation",
+    "brokers", "controller_id", "api_keys",
+)  # fmt: skip
 
 
 def compared(value: Any, side: str) -> Any:

@@ -42,8 +42,6 @@ METADATA_API: Final = Api(
         Field("include_cluster_authorized_operations", BOOL, since=8, until=10),
         Field("include_topic_authorized_operations", BOOL, since=8),
         flexible=9,
-        # librdkafka (2.16.0) writes a null list of topics as four bytes in place of one.
-        may_be_longer=True,
     ),
     Message(
         Field("throttle_time_ms", INT32, since=3),

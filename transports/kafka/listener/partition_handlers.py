@@ -160,9 +160,10 @@ class PartitionHandlers:
         except Exception as error:
             code, message = error_of(error)
             fields = result(code, message)
-            features = [update["feature"] for update in request["feature_updates"]]
+            features = dict.fromkeys(update["feature"] for update in request["feature_updates"])
             return {**fields, "results": [{"feature": feature, **fields} for feature in features]}
-        return {"results": [{"feature": update.feature, **result(update.error, update.message)} for update in results]}
+        by_feature = {update.feature: result(update.error, update.message) for update in results}
+        return {"results": [{"feature": feature, **fields} for feature, fields in by_feature.items()]}
 
 
 def _named(topics: list[dict[str, Any]], name: str, partitions: str) -> Iterable[TopicPartition]:

@@ -32,33 +32,29 @@ class Message:
     Args:
         fields: the fields in their order.
         flexible: the first version with compact lengths and tagged fields.
-        may_be_longer: whether bytes after the last field are ignored, as brokers do in every request.
     """
 
-    def __init__(self, *fields: Field, flexible: int, may_be_longer: bool = False) -> None:
+    def __init__(self, *fields: Field, flexible: int) -> None:
         self.fields = fields
         self.flexible = flexible
-        self.may_be_longer = may_be_longer
         self._layouts: dict[int, _Layout] = {}
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible
 
     def read(self, data: bytes, version: int, *, elements: Elements | None = None, begin: int = 0) -> dict[str, Any]:
-        """Returns one whole message, after its header.
+        """Returns one whole message, after its header. Bytes after its last field are ignored, as brokers do.
 
         Raises:
-            MalformedMessage: it is not of this version, bytes are left over, or it has too many elements.
+            MalformedMessage: it is not of this version, or it has too many elements.
         """
         return whole(self.reading(data, version, elements=elements or Elements(ELEMENTS_MAX), begin=begin))
 
     def reading(self, data: bytes, version: int, *, elements: Elements, begin: int = 0) -> Steps[dict[str, Any]]:
         """The same in steps of STEP elements."""
         reader = Reader(data, flexible=self.is_flexible(version), elements=elements, begin=begin)
-        values = yield from self._layout(version).reading(reader)
-        if not self.may_be_longer:
-            reader.end()
-        return values
+        # librdkafka (2.16.0) writes a null list of topics of Metadata as four bytes in place of one.
+        return (yield from self._layout(version).reading(reader))
 
     def write(self, values: Values, version: int) -> bytes:
         """Returns one encoded message, after its header; fields that the version does not have are omitted."""

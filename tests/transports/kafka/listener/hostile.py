@@ -77,8 +77,6 @@ def hostile(api: Api, version: int) -> Iterator[tuple[str, bytes]]:
         if not 0 < cut <= len(valid):
             continue
         yield f"{cut} bytes too short", frame(api, version, valid[:-cut])
-    if not api.request.may_be_longer:
-        yield "a byte too long", frame(api, version, valid + b"\0")
     for count in (2**31 - 1, 2**20):
         if flexible:
             yield f"{count} tagged fields", frame(api, version, valid[:-1] + uvarint(count))
