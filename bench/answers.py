@@ -6,20 +6,25 @@ Two clusters of three brokers with one ZooKeeper: one has kactl as its controlle
 controller. Topics are created in both by turns, so that both have the same machine.
 
 * `answer`: from the request of CreateTopics until its response.
+* `orders`: the longest LeaderAndIsr of a broker for the topic, by its own log: it creates the replicas.
 * `complete`: from the request until each broker's metadata has a leader for each partition.
 * `behind`: brokers that do not know the topic in a look right after the response.
-* `answer/ratio`, `complete/ratio`: of kactl to Kafka, run by run.
+* `grown/...`: the same of a CreatePartitions, which adds half as many partitions.
+* `answer/ratio`, `complete/ratio`, `grown/answer/ratio`: of kactl to Kafka, run by run.
 """
 
 import argparse
+import re
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from bench.figures import Found
 from bench.run import main, module, say
@@ -36,7 +41,9 @@ LEVEL: Final = "3.9"
 # Runs before those that count: caches of the brokers, connections of the clients.
 WARM_UP: Final = 5
 LIMIT_S: Final = 60.0
-FIGURES: Final = ("answer", "complete", "behind")
+FIGURES: Final = ("answer", "orders", "complete", "behind", "grown/answer", "grown/complete", "grown/behind")
+RATIOS: Final = ("answer", "complete", "grown/answer")
+_ORDERS: Final = re.compile(r"Finished LeaderAndIsr request in (\d+)ms")
 
 
 class Side:
@@ -45,17 +52,30 @@ class Side:
     def __init__(self, cluster: Cluster, stack: ExitStack) -> None:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         self._admin.list_topics(timeout=LIMIT_S)
+        self._brokers = cluster.brokers
         self._looks = [stack.enter_context(MetadataClient(broker.client_port)) for broker in cluster.brokers]
 
     def create(self, topic: str, partitions: int) -> dict[str, float]:
-        """Create a topic. Returns the figures of one run: ms, and the number of brokers behind.
+        """Create a topic, and make it larger. Returns the figures of one run: ms, and the number of brokers behind.
 
         Raises:
             HarnessError: it is not known to each broker in time.
         """
+        grown = partitions + partitions // 2
+        created = self._timed(
+            topic, partitions,
+            lambda: self._admin.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=LIMIT_S)[topic],
+        )  # fmt: skip
+        created["orders"] = max(int(_ORDERS.findall(broker.log)[-1]) for broker in self._brokers)
+        larger = self._timed(
+            topic, grown,
+            lambda: self._admin.create_partitions([NewPartitions(topic, grown)], operation_timeout=LIMIT_S)[topic],
+        )  # fmt: skip
+        return created | {f"grown/{figure}": value for figure, value in larger.items()}
+
+    def _timed(self, topic: str, partitions: int, request: Callable[[], "Future[None]"]) -> dict[str, float]:
         began = time.monotonic()
-        created = self._admin.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=LIMIT_S)
-        created[topic].result(LIMIT_S)
+        request().result(LIMIT_S)
         answer = time.monotonic()
         behind = waiting = [look for look in self._looks if not _knows(look, topic, partitions)]
         while waiting:
@@ -72,7 +92,8 @@ def _knows(look: MetadataClient, topic: str, partitions: int) -> bool:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=30, help="topics in each cluster")
+    parser.add_argument("--runs", type=int, default=60, help="topics in each cluster")
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run, which are the default")
     parser.add_argument("--partitions", type=int, default=6, help="of each topic; three replicas")
 
 
@@ -99,9 +120,9 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
             if run < 0:
                 continue
             for name, times in runs.items():
-                found.add_all(name, "ms", {figure: times[figure] for figure in ("answer", "complete")})
-                found.add(f"{name}/behind", "count", times["behind"])
-            for figure in ("answer", "complete"):
+                for figure in FIGURES:
+                    found.add(f"{name}/{figure}", "count" if figure.endswith("behind") else "ms", times[figure])
+            for figure in RATIOS:
                 found.add(f"{figure}/ratio", "ratio", runs["kactl"][figure] / runs["kafka"][figure])
     _report(asked, found)
 
@@ -114,9 +135,13 @@ def _report(asked: argparse.Namespace, found: Found) -> None:
         rows.append([name, *(f"{number(each.median)} ({number(each.low)}-{number(each.high)})" for each in spreads)])
     say(f"\n{asked.partitions} partitions, 3 replicas, {asked.runs} topics by turns; ms, median and quartiles")
     say(plain(["", *FIGURES], rows))
-    for figure in ("answer", "complete"):
+    for figure in RATIOS:
         each = figures[f"{figure}/ratio"].spread
         say(f"{figure}: kactl takes {each.median:.2f} times Kafka's time ({each.low:.2f}-{each.high:.2f})")
+    for name in ("kafka", "kactl"):
+        for figure in ("behind", "grown/behind"):
+            looks = figures[f"{name}/{figure}"].runs
+            say(f"{name}, {figure}: {sum(looks):g} of {3 * len(looks)} looks")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,28 @@ def outage(results: Results, parts: Parts) -> str:
     return f"{timeout}\n\n{markdown(['participants, ms', 'partitions', *OUTAGE_FIGURES[:3]], rows)}"
 
 
+def answers(results: Results, parts: Parts) -> str:
+    """Returns the times of answers about topics, and how many looks right after them miss the change."""
+    figures, rows = results.figures, []
+    sides = {"kafka": "Kafka's controller", "kactl": "kactl"}
+    for side, named in sides.items():
+        looks = (figures.get(f"{side}/{figure}") for figure in ("behind", "grown/behind"))
+        behind = [_MISSING if each is None else f"{sum(each.runs):g} of {3 * len(each.runs)}" for each in looks]
+        times_of = cells(figures, side, ("answer", "orders", "complete", "grown/answer"))
+        rows.append([named, *times_of[:3], behind[0], times_of[3], behind[1]])
+    gains = [
+        f"{what}: {figures[name].spread.median:.2f} ({figures[name].spread.low:.2f}-{figures[name].spread.high:.2f})"
+        for what, name in (("creation", "answer/ratio"), ("growth", "grown/answer/ratio"))
+        if name in figures
+    ]
+    return "\n\n".join(
+        (
+            f"Time of kactl's answer to Kafka's, run by run, median and quartiles: {'; '.join(gains) or _MISSING}.",
+            markdown(["ms", "answer", "longest order", "complete", "looks behind", "growth", "looks behind"], rows),
+        )
+    )
+
+
 def latency(results: Results, parts: Parts) -> str:
     """Returns percentiles of single elections, idle and loaded."""
     figures, settings = results.figures, results.settings

@@ -40,6 +40,18 @@ ZooKeeper with the same synthetic cluster and the same stub brokers. Stub broker
 immediately, and record the time of the last byte of each request. All phases begin and end outside the contenders: at
 a transaction in ZooKeeper, and at the last byte at the last broker. `bench/race/phases.py` defines them."""
 
+_ANSWERS: Final = """\
+## Answers about topics
+
+Two clusters of three real brokers over one ZooKeeper; kactl controls one, a broker the other. Topics of six partitions
+with three replicas are created by turns, then get three partitions more. *Answer* is the response to the client,
+*complete* is when the metadata of each broker has a leader for each partition, and *looks behind* are brokers that do
+not know the change when they are asked right after the answer. *Longest order* is the time that the slowest broker
+takes for its LeaderAndIsr, by its own log: it creates the files of its replicas, and answers. No client can use the
+topic before. This is most of the time under both controllers; kactl's own part is some ten milliseconds on processors
+that are free (bench/README.md), and more in this run, beside much other load. Kafka's controller waits for the
+metadata of its own broker only, kactl for the slowest broker."""
+
 _ELECTION: Final = """\
 ## Broker failure
 
@@ -158,6 +170,7 @@ make race                                  # Kafka and kactl: half an hour or mo
 Section = Callable[[Results, Parts], str]
 SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "race": (_RACE, race.section),
+    "answers": (_ANSWERS, benches.answers),
     "election": (_ELECTION, benches.election),
     "failover": (_FAILOVER, benches.failover),
     "outage": (_OUTAGE, benches.outage),

@@ -119,6 +119,7 @@ def test_page_without_results_marks_every_benchmark(tmp_path: Path) -> None:
 def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
     partial = {
         "failover": {"sqlite/1000/cold/told": ("ms", (5.0, 6.0))},
+        "answers": {"kactl/answer": ("ms", (90.0,)), "kactl/behind": ("count", (0.0, 1.0))},
         "outage": {"3x1/1000/all led": ("ms", (6004.0,))},
         "latency": {"pooled/idle/durable/p99": ("ms", (5.0,))},
         "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
@@ -135,6 +136,7 @@ def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
 
     assert text.count("*Not measured in the published run") == 1
     assert row(text, "3 processes of 1")[1:] == ["1,000", "–", "6,004", "–"]
+    assert row(text, "kactl")[1:] == ["90.0", "–", "–", "1 of 6", "–", "–"]
     assert row(text, "LeaderAndIsr v7")[1] == "150"
     assert row(text, "SSL")[1:] == ["–", "–", "150", "1.50 (1.50-1.50)"]
     assert [line.count("1.20 (1.20-1.20)") for line in text.splitlines() if "| 1,000 | SSL |" in line] == [1]
