@@ -163,7 +163,7 @@ async def test_number_of_open_elections_is_bounded(monkeypatch: pytest.MonkeyPat
             await w.stop(1)
             await w.start(1)
             await w.write_isr("t-0", 2, 1)
-            await w.controller.elect("preferred", [TopicPartition("t", 0)])
+            await w.controller.elect("preferred", [TopicPartition("t", 0)], timeout_ms=0)
 
         assert len(w.controller.loop.traces.live()) == 2
         assert [record.complete for record in records(w)[before:]] == [False, False]

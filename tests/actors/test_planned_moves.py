@@ -121,7 +121,7 @@ async def test_preferred_elections_of_many_partitions_do_not_wait_for_long() -> 
         leaders.hub.latency_ms = 20.0
         await leaders.clock.advance(100)
         begin_ms, before = leaders.clock.monotonic_ms(), len(leaders.began)
-        await leaders.controller.elect("preferred")
+        await leaders.controller.elect("preferred", timeout_ms=0)
         await leaders.clock.advance(2_000)
 
         moved = leaders.began[before:]

@@ -118,7 +118,7 @@ async def test_long_pause_of_the_server_suspends_the_session(fresh_etcd: EtcdSer
 
 async def test_missing_server_is_named(cluster: str) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    store = EtcdStore([url], cluster=cluster, session_timeout_ms=500)
+    store = EtcdStore([url], cluster=cluster, start_timeout_ms=500)
 
     with pytest.raises(StoreUnavailable, match=f"{url} does not answer: connection refused; check that it runs"):
         async with store:

@@ -40,7 +40,7 @@ async def test_client_with_a_certificate_is_served(https_etcd: EtcdServer, tls: 
 
 async def test_client_without_a_certificate_is_refused(https_etcd: EtcdServer, tls: ServerTls, cluster: str) -> None:
     context = ssl.create_default_context(cafile=tls.ca)
-    store = EtcdStore([https_etcd.url], cluster=cluster, tls=context, session_timeout_ms=REFUSED_MS)
+    store = EtcdStore([https_etcd.url], cluster=cluster, tls=context, start_timeout_ms=REFUSED_MS)
 
     with pytest.raises(StoreUnavailable, match=https_etcd.url):
         async with store:
@@ -48,7 +48,7 @@ async def test_client_without_a_certificate_is_refused(https_etcd: EtcdServer, t
 
 
 async def test_server_of_another_authority_is_refused(https_etcd: EtcdServer, cluster: str) -> None:
-    store = EtcdStore([https_etcd.url], cluster=cluster, session_timeout_ms=REFUSED_MS)
+    store = EtcdStore([https_etcd.url], cluster=cluster, start_timeout_ms=REFUSED_MS)
 
     with pytest.raises(StoreUnavailable, match="certificate"):
         async with store:
@@ -56,7 +56,7 @@ async def test_server_of_another_authority_is_refused(https_etcd: EtcdServer, cl
 
 
 async def test_plain_client_of_an_https_server_is_refused(https_etcd: EtcdServer, cluster: str) -> None:
-    store = EtcdStore([https_etcd.url.replace("https", "http")], cluster=cluster, session_timeout_ms=REFUSED_MS)
+    store = EtcdStore([https_etcd.url.replace("https", "http")], cluster=cluster, start_timeout_ms=REFUSED_MS)
 
     with pytest.raises(StoreUnavailable, match="http://"):
         async with store:

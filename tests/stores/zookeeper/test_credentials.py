@@ -19,6 +19,7 @@ from tests.support.secure_zookeeper import OTHER_PASSWORD, OTHER_USER, PASSWORD,
 
 # Of the server's 1 to 10 s. An unsuccessful start takes as long.
 SESSION_MS = 3000
+REFUSED_MS = 2000
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -193,13 +194,13 @@ async def test_certificate_of_another_authority_is_rejected(server: SecureZooKee
 
 async def test_tls_on_the_clear_port_is_explained(server: SecureZooKeeper, chroot: str) -> None:
     with pytest.raises(StoreUnavailable, match="is this the secure port"):
-        async with _store(f"localhost:{server.port}{chroot}", tls=server.tls()):
+        async with _store(f"localhost:{server.port}{chroot}", tls=server.tls(), start_timeout_ms=REFUSED_MS):
             pass
 
 
 async def test_clear_text_on_the_secure_port_is_explained(server: SecureZooKeeper, chroot: str) -> None:
     with pytest.raises(StoreUnavailable, match="is this the secure port"):
-        async with _store(server.secure_connect(chroot)):
+        async with _store(server.secure_connect(chroot), start_timeout_ms=REFUSED_MS):
             pass
 
 
