@@ -48,7 +48,7 @@ def scenario_tests(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         cwd=tree.ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
