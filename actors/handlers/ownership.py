@@ -56,6 +56,7 @@ class Ownership(Handlers):
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
         super().__init__(context)
         self._timers = timers
+        self._not_offered: set[str] = set()  # topics with a warning
         self._latest_ms = 0.0  # when the shares are evened out at the latest
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -139,26 +140,33 @@ class Ownership(Handlers):
         resigned = dict.fromkeys(cluster.held_leaderships(self.clock.monotonic_ms()).tolist())
         result = []
         for topic in owned:
-            weights = {
-                id_: broker.weight
-                for id_, broker in cluster.brokers.items()
-                if id_ in live.electable
-                and broker.incarnation
-                and (broker.groups is None or topic.name in broker.groups)
-            }
+            weights = cluster.members(topic.name)
+            self._warn(topic.name, bool(weights))
             rows = table.rows(np.sort(table.rows_of(topic)))
             known = live.electable[rows.leader] | ~live.live[rows.leader]
             rows = rows.take(known & (rows.state != PartitionState.ABSENT) | ~rows.has_leadership)
             shards = []
-            for at, (row, leader) in enumerate(zip(rows.index.tolist(), rows.leader.tolist(), strict=True)):
+            columns = rows.index.tolist(), rows.leader.tolist(), rows.leader_epoch.tolist()
+            for at, (row, leader, epoch) in enumerate(zip(*columns, strict=True)):
                 standbys = rows.replicas[rows.in_sync[:, at] & (rows.replicas[:, at] != leader), at]
                 barred = frozenset(rows.replicas[rows.dir_offline[:, at], at].tolist())
                 if row in resigned:
                     barred |= {cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))].broker}
-                shards.append(Shard(leader, tuple(standbys.tolist()), barred))
+                shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch))
             standby = cluster.standbys.get(topic.name, 0)
             result.append((topic, rows.index, Shards(weights, standby, tuple(shards))))
         return result
+
+    def _warn(self, topic: str, is_offered: bool) -> None:
+        """Warn once if there are participants and none of them offers a topic."""
+        if is_offered:
+            self._not_offered.discard(topic)
+        elif topic not in self._not_offered and len(self.cluster.live_brokers.electable):
+            self._not_offered.add(topic)
+            log.warning(
+                "topic %s: none of the participants offers it (groups=); its partitions are owned as soon as one does",
+                topic,
+            )
 
     def _changed(
         self, topics: Iterable[tuple[Topic, RowNumbers, Shards]], places: Iterable[list[Place]]

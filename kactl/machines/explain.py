@@ -257,6 +257,9 @@ def _verdict(
 ) -> tuple[str, tuple[str, ...]]:
     if view.topic in cluster.topics_to_delete:
         return f"topic {view.topic} is being deleted, so no leader is elected", ()
+    topic = cluster.table.topic(view.topic)
+    if topic is not None and topic.ref.is_ownership and view.leader not in cluster.brokers:
+        return _unowned(cluster, view)
     if not candidates:
         return "no replica is assigned to it", (f"assign replicas: kactl reassign plan --topic {view.topic}",)
     leading = next((candidate for candidate in candidates if candidate.broker == view.leader), None)
@@ -268,6 +271,18 @@ def _verdict(
         return f"broker {view.leader} leads, although it is not assigned", ()
     reported = {broker for broker in view.replicas if cluster.replica_report(view.name, broker) is not None}
     return _leaderless(view, candidates, reported)
+
+
+def _unowned(cluster: Cluster, view: PartitionView) -> tuple[str, tuple[str, ...]]:
+    members = sorted(cluster.members(view.topic))
+    if members:
+        return f"no participant owns it: {members} cannot serve it now, and are tried again", ()
+    others = sorted(id_ for id_, broker in cluster.brokers.items() if broker.incarnation)
+    why = f"{others} offer other topics, or cannot be used" if others else "none is registered"
+    return (
+        f"no participant offers it: {why}; the first that does owns it",
+        (f"start one that offers {view.topic}: without groups= it offers all topics",),
+    )
 
 
 def _led(view: PartitionView, candidates: tuple[Candidate, ...], waits_for: str) -> tuple[str, tuple[str, ...]]:

@@ -30,11 +30,13 @@ class Shard(NamedTuple):
         owner: NO_BROKER, or a broker that is no member, if the shard needs an owner.
         standbys: the brokers that follow it.
         barred: members that cannot own it now, since their handlers have failed or have resigned.
+        epoch: the leader epoch: how often it has moved, about. Those that have moved least move first.
     """
 
     owner: int
     standbys: tuple[int, ...] = ()
     barred: frozenset[int] = frozenset()
+    epoch: int = 0
 
 
 class Shards(NamedTuple):
@@ -133,10 +135,15 @@ class _Layout:
                     break
                 if shares.excess(before) - shares.excess(after) < 1 - _EPSILON:
                     continue
-                for index, shard in enumerate(topic.shards):
-                    if self.owners[number][index] == before and after not in shard.barred:
-                        self.move(number, index, after)
-                        return index
+                able = [
+                    index
+                    for index, shard in enumerate(topic.shards)
+                    if self.owners[number][index] == before and after not in shard.barred
+                ]
+                if able:
+                    index = min(able, key=lambda index: topic.shards[index].epoch)
+                    self.move(number, index, after)
+                    return index
         return None
 
 

@@ -247,6 +247,15 @@ class Cluster:
             self.listed_as = self._listed_as.listed_among(self._brokers.values())
         self.holds.brokers_changed(self._brokers.values())
 
+    def members(self, topic: str) -> dict[int, int]:
+        """Returns the weights of the participants that may own partitions of an ownership topic, by id."""
+        electable = self.live_brokers.electable
+        return {
+            id_: broker.weight
+            for id_, broker in self._brokers.items()
+            if broker.incarnation and id_ in electable and (broker.groups is None or topic in broker.groups)
+        }
+
     def mark_shutting_down(self, broker: int, shutting_down: bool = True) -> None:
         """Set or remove the mark of a broker that requests its shutdown itself. It may be drained as well."""
         if shutting_down:

@@ -37,6 +37,7 @@ class Cluster:
         self.calls: Counter[str] = Counter()
         self.followed: set[tuple[str, int]] = set()
         self.gate: dict[int, asyncio.Event] = {}
+        self.poisoned: set[str] = set()  # partitions whose `prepare` fails
         self.double: list[str] = []  # partitions that were led twice at one time
         self._stops: dict[int, asyncio.Event] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -48,6 +49,8 @@ class Cluster:
             async def prepare(self, leader: Leader) -> None:
                 if member in cluster.gate:
                     await cluster.gate[member].wait()
+                if str(self.partition) in cluster.poisoned:
+                    raise OSError("poisoned")
 
             async def lead(self, leader: Leader) -> None:
                 name = str(self.partition)
@@ -296,6 +299,20 @@ async def test_member_owns_only_what_it_offers() -> None:
         assert cluster.owned == {1: 2, 2: 6} or cluster.owned == {1: 4, 2: 4}
 
 
+async def test_topic_that_no_member_offers_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_cluster() as cluster:
+        await cluster.join(1, groups=["mail"])
+        await cluster.create(2)
+        await cluster.join(2, groups=[])
+
+        explanation = cluster.controller.explain("jobs-0")
+
+        assert "no participant offers it: [1, 2] offer other topics" in explanation.verdict
+        assert len([text for text in caplog.messages if "none of the participants offers it" in text]) == 1
+        await cluster.join(3)
+        assert cluster.owned == {3: 2}
+
+
 async def test_owner_that_resigns_is_replaced() -> None:
     async with open_cluster(1, 2) as cluster:
         await cluster.create(2)
@@ -307,6 +324,20 @@ async def test_owner_that_resigns_is_replaced() -> None:
         await settle()
 
         assert cluster.owned == {2: 2}
+
+
+async def test_partition_that_a_member_cannot_serve_is_owned_by_another() -> None:
+    async with open_cluster(1) as cluster:
+        cluster.poisoned.add("jobs-0")
+        await cluster.create(2)
+        await cluster.clock.advance(5_000)
+        assert cluster.owned == {1: 1}
+        cluster.poisoned.clear()
+
+        await cluster.join(2)
+        await cluster.clock.advance(JOIN_MS + 2_000)
+
+        assert cluster.owned == {1: 1, 2: 1}
 
 
 async def test_next_controller_knows_the_owners_and_interrupts_none() -> None:

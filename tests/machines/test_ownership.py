@@ -71,6 +71,13 @@ def test_join_moves_only_what_evens_out() -> None:
     assert moves == [Handover(0, 3, 3), Handover(0, 0, 3)]
 
 
+def test_shards_that_have_moved_least_move_first() -> None:
+    shards = topic([1, 1, 1], [1, 2])
+    moved = [shard._replace(epoch=epoch) for shard, epoch in zip(shards.shards, (4, 2, 3), strict=True)]
+
+    assert even([shards._replace(shards=tuple(moved))], limit=10) == [Handover(0, 1, 2)]
+
+
 def test_batch_is_limited() -> None:
     assert len(even([topic([1] * 24, [1, 2, 3])], limit=5)) == 5
 

@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from msgspec import structs
 
 from kactl.errors import BrokerIdTaken, SessionExpired
 from kactl.model import (
@@ -182,6 +183,17 @@ class BrokerContract:
 
             assert found is not None
             assert (found.endpoints, found.rack) == (plain.endpoints, None)
+
+    async def test_groups_and_weight_of_a_participant_are_stored(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+            offers = structs.replace(broker_info(1), groups=("jobs", "mail"), weight=3)
+            await session.register(offers)
+
+            found = await store.broker(1)
+
+            assert found is not None
+            assert (found.groups, found.weight) == (offers.groups, 3)
 
 
 class NotificationContract:

@@ -9,6 +9,7 @@ from kactl.model import (
     Leadership,
     TopicPartition,
     TopicRef,
+    ownership_id,
 )
 from kactl.stores.base import Changed, Names
 
@@ -183,6 +184,25 @@ class TopicContract:
 
             assert committed.committed.all()
             assert (await store.leaderships(Names.of(ALL + grown))).found.all()
+
+    async def test_partitions_without_replicas_can_be_led(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            ref = TopicRef("jobs", ownership_id(bytes(range(16))))
+            await store.create_topic(ref, {0: Assignment(), 1: Assignment()}, {"ownership.standby": "1"})
+            fence = await store.contest(100)
+            jobs = [TopicPartition("jobs", 0), TopicPartition("jobs", 1)]
+            await store.commit(new_write(jobs, leader=2, isr=(2, 1)), fence)
+
+            found = await other.assignments(["jobs"])
+
+            assert found.topics == (ref,)
+            assert ref.is_ownership
+            assert dict(found.items()) == dict.fromkeys(jobs, Assignment())
+            led = await other.leaderships(Names.of(jobs))
+            assert led.leader.tolist() == [2, 2]
+            assert led.isr.T.tolist() == [[2, 1], [2, 1]]
+            await store.write_assignment(ref, dict.fromkeys(range(3), Assignment()), fence)
+            assert (await other.assignments(["jobs"])).partition.tolist() == [0, 1, 2]
 
     async def test_configurations_are_replaced(self, stores: Stores) -> None:
         async with stores.open_client() as store:
