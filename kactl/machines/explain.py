@@ -179,7 +179,7 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
     in_sync = broker in view.isr
     reasons = []
     if state != "live":
-        drain = f" {cluster.maintenance.drains[broker]}" if state == "drained" else ""
+        drain = f" ({cluster.maintenance.drains[broker]})" if state == "drained" else ""
         reasons.append(f"its broker {_STATE_TEXT[state]}{drain}")
     if failed:
         registered = cluster.brokers.get(broker)

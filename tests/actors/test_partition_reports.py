@@ -569,7 +569,7 @@ async def test_leader_that_waits_for_its_release_is_explained() -> None:
 
         assert cluster.controller.explain(T0).verdict.startswith(
             "broker 2 was elected under leader epoch 1, and waits for the release of broker 1, which led before: it is"
-            " linked; the preferred replica 1 cannot: its broker is drained since "
+            " linked; the preferred replica 1 cannot: its broker is drained (since "
         )
         cluster.brokers[1].resume()
         await settle()

@@ -73,7 +73,7 @@ async def test_explanation_of_a_partition_names_the_drain(server: Served) -> Non
 
     answer = await server.get("/v1/topics/alone/partitions/0/explanation")
 
-    assert "its broker is drained by token:local, since " in answer.body.decode()
+    assert "its broker is drained (by token:local, since " in answer.body.decode()
 
 
 async def test_new_topics_and_plans_use_no_drained_broker(server: Served) -> None:
