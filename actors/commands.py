@@ -18,6 +18,7 @@ from kactl.messages.admin import (
     ReassignmentRequested,
     ReassignmentResult,
     ReassignmentsListed,
+    ReleaseRequested,
     ReplicaResetRequested,
     ResignRequested,
     UncleanElectionsEnabled,
@@ -25,7 +26,7 @@ from kactl.messages.admin import (
 )
 from kactl.messages.arguments import AnyElection, AnyPartition
 from kactl.messages.broker import ControlledShutdownRequested
-from kactl.model import NO_EPOCH, UNTIL_MS_MAX, Assignment, TopicPartition
+from kactl.model import NO_EPOCH, Assignment, TopicPartition
 from kactl.state.replica_reports import ReplicaReport
 
 from .topic_commands import DEFAULT_TIMEOUT_MS, TopicCommands
@@ -57,17 +58,48 @@ class Commands(TopicCommands):
         )
         return self.cluster.fence.epoch
 
-    async def resign(self, *, expected_epoch: int | None = None) -> None:
+    async def resign(
+        self,
+        *,
+        expected_epoch: int | None = None,
+        hold: bool = False,
+        until_ms: int | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> None:
         """Give up the controllership, if this instance holds it, and contest again like all others.
+
+        With `hold`, this instance leaves the controllership to others until `release` or `until_ms`, also after a
+        restart: it contests only after three seconds without a controller. The hold is stored before it resigns.
 
         Args:
             expected_epoch: resign only under this epoch; None: under any.
+            until_ms: end of the hold, a Unix time in the future; None for no limit.
+            by, reason: of the hold, for operators.
 
         Raises:
+            BadRequest: an argument cannot be used; this instance has not resigned.
             StaleEpoch: the epoch is another; this instance has not resigned.
+            StoreError: the hold cannot be stored; this instance has not resigned.
         """
         epoch = None if expected_epoch is None else arguments.whole(expected_epoch, "expected_epoch")
-        await self.ask(ResignRequested(expected_epoch=epoch))
+        if until_ms is not None:
+            if not hold:
+                raise BadRequest("until_ms", "is the end of a hold: set hold as well")
+            arguments.until(until_ms)
+        await self.ask(
+            ResignRequested(
+                expected_epoch=epoch,
+                hold=arguments.flag(hold, "hold"),
+                until_ms=until_ms,
+                by=arguments.text(by, "by"),
+                reason=arguments.text(reason, "reason"),
+            )
+        )
+
+    async def release(self, controller_id: int) -> bool:
+        """End the hold of an instance that has resigned. Returns whether it was held. Sent to the active instance."""
+        return cast(bool, await self.ask(ReleaseRequested(arguments.whole(controller_id, "controller_id"))))
 
     async def set_unclean_leader_election(self, allowed: bool) -> None:
         """Set whether topics without a setting allow unclean elections.
@@ -160,8 +192,8 @@ class Commands(TopicCommands):
             BadRequest: `until_ms` has passed, or an argument cannot be used; nothing was changed.
             BrokerNotAvailable: it is not registered.
         """
-        if until_ms is not None and arguments.whole(until_ms, "until_ms") > UNTIL_MS_MAX:
-            raise BadRequest("until_ms", f"{until_ms} is later than the year 9999: give milliseconds since 1970")
+        if until_ms is not None:
+            arguments.until(until_ms)
         asked = ControlledShutdownRequested(
             arguments.whole(broker, "broker"), NO_EPOCH, dry_run, until_ms, until_restart, by, reason
         )

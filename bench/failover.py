@@ -78,9 +78,9 @@ class Clocked:
         failover = instance.loop.failover
         take_over, load_all = failover.take_over, failover.load
 
-        async def taking_over() -> None:
+        async def taking_over(*, yields: bool) -> None:
             self.at["elected"] = time.perf_counter()
-            await take_over()
+            await take_over(yields=yields)
 
         async def loading(names: Collection[str], deleted: Collection[str] = ()) -> None:
             await load_all(names, deleted)

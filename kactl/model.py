@@ -291,25 +291,43 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
         return self.first + self.length - 1
 
 
-class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Operator's order that a broker leads nothing; it outlives controllers and registrations.
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stored order of an operator, which outlives controllers.
 
     Attributes:
-        since_ms, until_ms: Unix times; `until_ms` is None for a drain without a time limit.
+        since_ms, until_ms: Unix times; `until_ms` is None for an order without a time limit.
         by: the user; empty for a call by a program.
-        broker_epoch: the registration whose end also ends the drain; NO_EPOCH if none does.
     """
 
     since_ms: int
     until_ms: int | None = None
     by: str = ""
     reason: str = ""
+
+    def __str__(self) -> str:
+        """Returns by whom it was given, since and until when, and why."""
+        return self._text()
+
+    def _text(self, *, until_restart: bool = False) -> str:
+        until = "" if self.until_ms is None else _utc(self.until_ms)
+        return order_text(self.by, _utc(self.since_ms), until, self.reason, until_restart=until_restart)
+
+    def is_past(self, now_ms: int) -> bool:
+        """Returns whether the time limit has passed."""
+        return self.until_ms is not None and self.until_ms <= now_ms
+
+
+class Drain(Order, frozen=True):
+    """Order that a broker leads nothing; it outlives registrations, too.
+
+    Attributes:
+        broker_epoch: the registration whose end also ends the drain; NO_EPOCH if none does.
+    """
+
     broker_epoch: int = NO_EPOCH
 
     def __str__(self) -> str:
-        """Returns by whom the broker was drained, since and until when, and why."""
-        until = "" if self.until_ms is None else _utc(self.until_ms)
-        return order_text(self.by, _utc(self.since_ms), until, self.reason, until_restart=self.ends_with_registration)
+        return self._text(until_restart=self.ends_with_registration)
 
     @property
     def ends_with_registration(self) -> bool:
@@ -317,9 +335,8 @@ class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def is_over(self, now_ms: int, broker: Broker | None) -> bool:
         """Returns whether the time limit has passed, or a registration `broker` is a new one that ends the drain."""
-        if self.until_ms is not None and self.until_ms <= now_ms:
-            return True
-        return broker is not None and self.ends_with_registration and broker.epoch != self.broker_epoch
+        is_new = broker is not None and self.ends_with_registration and broker.epoch != self.broker_epoch
+        return is_new or self.is_past(now_ms)
 
 
 def order_text(by: str, since: str, until: str, reason: str, *, until_restart: bool = False) -> str:
@@ -337,20 +354,21 @@ def _utc(time_ms: int) -> str:
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class HeldLeadership(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A leadership that automatic balancing does not return, until a Unix time or the end of the registration."""
-
-    broker: int
-    broker_epoch: int
-    until_ms: int
-    reason: str = ""
-
-
 class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What operators and leaders have ordered beyond one controllership: drains by broker, held leaderships by name."""
+    """What operators have ordered beyond one controllership.
+
+    Attributes:
+        drains: by broker.
+        holds: by id of an instance that has resigned, and leaves the controllership to others.
+    """
 
     drains: dict[int, Drain] = {}
-    held: dict[str, HeldLeadership] = {}
+    holds: dict[int, Order] = {}
+
+    def without_past(self, now_ms: int) -> "Maintenance":
+        """Returns it without the holds whose time limits have passed."""
+        holds = {instance: hold for instance, hold in self.holds.items() if not hold.is_past(now_ms)}
+        return msgspec.structs.replace(self, holds=holds)
 
 
 class Membership(NamedTuple):

@@ -15,12 +15,13 @@ from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.preemption import NEVER, Preemption
 from kactl.clock import Clock
 from kactl.config.controller_settings import ControllerSettings
+from kactl.errors import BadRequest
 from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
 from kactl.machines.topic_progress import Delivery
 from kactl.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
-from kactl.model import NO_EPOCH, Broker, Fence, PartitionState, ReplicaState
+from kactl.model import NO_EPOCH, Broker, Fence, Maintenance, PartitionState, ReplicaState
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
@@ -207,6 +208,25 @@ class Handlers:
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
             self._complete_in_sync(moved)
         return moved
+
+    def check_until(self, until_ms: int | None) -> None:
+        """Check that the time limit of an order has not passed.
+
+        Raises:
+            BadRequest.
+        """
+        if until_ms is not None and until_ms <= self.clock.now_ms():
+            raise BadRequest("until_ms", f"{until_ms} has passed: name a time in the future")
+
+    async def write_maintenance(self, maintenance: Maintenance) -> None:
+        """Store orders of operators, without holds whose time limits have passed, and then adopt them.
+
+        Raises:
+            StoreError, ControllerMoved: nothing has changed in memory.
+        """
+        maintenance = maintenance.without_past(self.clock.now_ms())
+        await self.store.write_maintenance(maintenance, self.cluster.fence)
+        self.cluster.set_maintenance(maintenance)
 
     def continue_drains(self, row_numbers: RowNumbers) -> None:
         """Queue the rest of the drains of brokers that lead some of these rows, or joined their ISRs."""

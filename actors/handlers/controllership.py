@@ -8,17 +8,19 @@ Source: the classic controller's KafkaController.
 
 from typing import Final, Protocol
 
+import msgspec
+
 from kactl.actors.machines.unclean import Unclean
 from kactl.errors import ControllerMoved, StaleEpoch, StoreError
-from kactl.messages.admin import ResignRequested
+from kactl.messages.admin import ReleaseRequested, ResignRequested
 from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.messages.log import ControllerEvent
-from kactl.model import ControllerRecord
+from kactl.model import ControllerRecord, Order
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships
 
 from .base import ControllerContext, Handler, Handlers
-from .failover import Failover
+from .failover import Failover, Held
 from .standby import Standby
 from .timers import Timers
 
@@ -27,6 +29,9 @@ log = logger(__name__)
 # The pause before contesting again after a takeover, a resignation or a read of the controller record that failed, so
 # that a lasting failure does not spin. Perhaps no instance is the controller meanwhile.
 CONTEST_BACKOFF_MS: Final = 1000
+# An instance that is held contests after this time without a controller. Others contest at once, or after the pause
+# above; sessions of participants, of nine seconds unless they choose another time, outlast it.
+VACANT_MS: Final = 3000
 
 
 class RetryLater(Protocol):
@@ -70,6 +75,8 @@ class Controllership(Handlers):
         self._perhaps_named = False
         self._unclean = unclean
         self._seen: ControllerRecord | None = None  # as last read
+        self._is_held = False  # as last known; the store has the hold
+        self._vacant_ms: float | None = None  # monotonic; since when a held instance has seen no controller
 
     @property
     def active_address(self) -> str:
@@ -89,6 +96,7 @@ class Controllership(Handlers):
             SessionLost: self.on_session_lost,
             SessionOpened: self.on_session_opened,
             ResignRequested: self.on_resign_requested,
+            ReleaseRequested: self.on_release_requested,
         }
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -120,8 +128,28 @@ class Controllership(Handlers):
         self.stopping |= event.stop
         if event.expected_epoch is not None and event.expected_epoch != self.epoch:
             raise StaleEpoch("expected_epoch", expected=event.expected_epoch, present=self.epoch)
-        if self.is_active:
-            await self.give_up("asked to resign")
+        if not self.is_active:
+            return
+        self.check_until(event.until_ms)
+        cause = "asked to resign"
+        if event.hold:
+            hold = Order(self.clock.now_ms(), event.until_ms, event.by, event.reason)
+            await self._write_holds({**self.cluster.maintenance.holds, self.cluster.controller_id: hold})
+            self._is_held = True
+            cause += f", and held {hold}"
+        await self.give_up(cause)
+
+    async def on_release_requested(self, event: ReleaseRequested) -> bool:
+        holds = dict(self.cluster.maintenance.without_past(self.clock.now_ms()).holds)
+        was_held = holds.pop(event.controller_id, None) is not None
+        if was_held and not event.dry_run:
+            await self._write_holds(holds)
+            log.info("instance %d is not held any more", event.controller_id)
+        return was_held
+
+    async def _write_holds(self, holds: dict[int, Order]) -> None:
+        maintenance = msgspec.structs.replace(self.cluster.maintenance, holds=dict(sorted(holds.items())))
+        await self.write_maintenance(maintenance)
 
     async def _contest(self) -> None:
         """Take the controllership if no instance holds it, and take over the cluster.
@@ -147,6 +175,10 @@ class Controllership(Handlers):
                 log.info("controller %d is active; this instance stands by", record.id)
             self._standby.begin()
             return
+        if record is None and not take_over and await self._leaves_to_others():
+            return
+        # Neither for an order to take over, nor where no other instance has come, does a hold matter.
+        yields = not self._take_over and self._vacant_ms is None
         # Until the store responds. ControllerMoved means that the record names another instance.
         self._perhaps_named = True
         try:
@@ -157,6 +189,7 @@ class Controllership(Handlers):
             self._perhaps_named = False
             raise
         self._perhaps_named = self._take_over = False
+        self._vacant_ms = None
         self.cluster.fence = fence
         self.active_id = self.cluster.controller_id
         self.context.sessions.elected(fence)
@@ -166,7 +199,7 @@ class Controllership(Handlers):
         began_ms = self.clock.now_ms()
         self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=began_ms)
         try:
-            await self._failover.take_over()
+            await self._failover.take_over(yields=yields)
             self.ready = True
             self.history.add(
                 ControllerEvent(
@@ -175,6 +208,9 @@ class Controllership(Handlers):
             )
         except ControllerMoved:
             raise
+        except Held as hold:
+            self._is_held = True
+            await self.give_up(f"this instance is held {hold}")
         except Exception as error:
             log.error(
                 "taking over under epoch %d failed, the controllership is given up: %s", fence.epoch, error,
@@ -183,6 +219,30 @@ class Controllership(Handlers):
             )  # fmt: skip
             await self.give_up("taking over failed")
             await self.clock.sleep_ms(CONTEST_BACKOFF_MS)
+
+    async def _leaves_to_others(self) -> bool:
+        """Returns whether this instance is held and does not contest now. It does once no other has for a while."""
+        if not self._is_held:
+            return False
+        now_ms = self.clock.monotonic_ms()
+        maintenance = (await self.store.membership()).maintenance.without_past(self.clock.now_ms())
+        hold = maintenance.holds.get(self.cluster.controller_id)
+        self._is_held = hold is not None
+        if hold is None:
+            self._vacant_ms = None
+            return False
+        if self._vacant_ms is None:
+            self._vacant_ms = now_ms
+            log.info("this instance leaves the controllership to others: it is held %s", hold)
+        rest_ms = self._vacant_ms + VACANT_MS - now_ms
+        if rest_ms > 0:
+            self._retry_later(ControllerGone(), pause_ms=rest_ms)
+            return True
+        log.warning(
+            "no other instance has become the controller: this one contests, although it is held %s. To end the hold: "
+            "kactl controller release %d", hold, self.cluster.controller_id,
+        )  # fmt: skip
+        return False
 
     async def moved(self, *, refused: bool) -> None:
         """Verify a sign that another instance is the controller, and resign if it is. Never raises.
@@ -229,6 +289,8 @@ class Controllership(Handlers):
     async def _look(self) -> ControllerRecord | None:
         """Returns the stored controller record, and adds it to the known terms."""
         record = self._seen = await self.store.controller()
+        if record is not None:
+            self._vacant_ms = None
         self.terms.seen(record, now_ms=self.clock.now_ms())
         return record
 

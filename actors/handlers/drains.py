@@ -88,6 +88,6 @@ class Drains(Handlers):
             self._timers.set(DrainOverdue(broker), delay_ms)
 
     async def _write(self, drains: Mapping[int, Drain]) -> None:
-        maintenance = msgspec.structs.replace(self.cluster.maintenance, drains=dict(sorted(drains.items())))
-        await self.store.write_maintenance(maintenance, self.cluster.fence)
-        self.cluster.set_maintenance(maintenance)
+        await self.write_maintenance(
+            msgspec.structs.replace(self.cluster.maintenance, drains=dict(sorted(drains.items())))
+        )

@@ -31,6 +31,10 @@ from .topics import TopicEvents
 log = logger(__name__)
 
 
+class Held(Exception):
+    """This instance is held; by whom, since and until when, and why."""
+
+
 class Failover(Handlers):
     """Initialise a controller that has just been elected."""
 
@@ -61,10 +65,14 @@ class Failover(Handlers):
         self._standby = standby
         self._leases = leases
 
-    async def take_over(self) -> None:
+    async def take_over(self, *, yields: bool) -> None:
         """Take over the cluster under the epoch of the cluster's fence.
 
+        Args:
+            yields: whether an instance that is held leaves the controllership to others.
+
         Raises:
+            Held: this instance is held. Nothing was sent; resign.
             ControllerMoved: a later controller exists.
             StoreError: the cluster is loaded in part; resign.
         """
@@ -74,6 +82,9 @@ class Failover(Handlers):
         await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
         await store.delete_notifications(await store.isr_notifications(), cluster.fence)
         stored, maintenance = await store.membership()
+        hold = maintenance.without_past(self.clock.now_ms()).holds.get(cluster.controller_id)
+        if yields and hold is not None:
+            raise Held(str(hold))
         self.context.sessions.take_over(stored)
         brokers = self._features.compatible(self._leases.without_evicted(stored))
         if cluster.controller_id in brokers:

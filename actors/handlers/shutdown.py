@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import BadRequest, BrokerNotAvailable, StaleBrokerEpoch
+from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.machines import draining
 from kactl.machines.election import Election
 from kactl.messages.admin import UndrainRequested
@@ -95,8 +95,7 @@ class Shutdowns(Handlers):
 
     async def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[TopicPartition]:
         drained = event.broker_epoch == NO_EPOCH
-        if event.until_ms is not None and event.until_ms <= self.clock.now_ms():
-            raise BadRequest("until_ms", f"{event.until_ms} has passed: name a time in the future")
+        self.check_until(event.until_ms)
         if drained and event.broker not in self.cluster.brokers and event.broker in self.cluster.maintenance.drains:
             if not event.dry_run:
                 await self._drains.begin(event.broker, self._drain(event, None))

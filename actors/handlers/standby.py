@@ -17,7 +17,7 @@ import numpy as np
 from kactl.errors import Remedy, StoreError
 from kactl.machines import partition
 from kactl.messages.events import Event, StandbyDue, TopicsChanged
-from kactl.model import Membership, ReplicaState
+from kactl.model import Maintenance, Membership, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.records import Assignments
@@ -281,10 +281,7 @@ class Standby(Handlers):
             StoreError: brokers or deletions cannot be read.
         """
         async with self._viewing:
-            now_ms = self.clock.monotonic_ms()
-            if self._surroundings is None or now_ms - self._surroundings[0] > SURROUNDINGS_AGE_MS:
-                self._surroundings = now_ms, await self.store.membership(), await self.store.deletions()
-                self._viewed = None
+            _, membership, deletions = await self._read_surroundings()
             copy = self._copy
             if copy is None or copy.current_ms is None:
                 return None
@@ -296,9 +293,24 @@ class Standby(Handlers):
             if copy is not self._copy:
                 return None
             if self._viewed is None or self._viewed[0] is not copy or self._viewed[1] != copy.version:
-                _, membership, deletions = self._surroundings
                 self._viewed = copy, copy.version, _for_reading(copy.cluster, membership, deletions)
             return View(self._viewed[2], copy.cluster, self.clock.monotonic_ms() - copy.current_ms)
+
+    async def maintenance(self) -> Maintenance:
+        """Returns the orders of operators, as `view` reads them.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        async with self._viewing:
+            return (await self._read_surroundings())[1].maintenance
+
+    async def _read_surroundings(self) -> tuple[float, Membership, list[str]]:
+        now_ms = self.clock.monotonic_ms()
+        if self._surroundings is None or now_ms - self._surroundings[0] > SURROUNDINGS_AGE_MS:
+            self._surroundings = now_ms, await self.store.membership(), await self.store.deletions()
+            self._viewed = None
+        return self._surroundings
 
     async def hand_over(self) -> Copy:
         """Returns the copy with all changes up to now marked as stale, or an empty copy if it is not reliable.

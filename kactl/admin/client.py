@@ -33,6 +33,12 @@ PRINCIPAL: Final["contextvars.ContextVar[Principal | None]"] = contextvars.Conte
 CLIENT: Final["contextvars.ContextVar[ClientInfo | None]"] = contextvars.ContextVar("kactl.admin.client", default=None)
 
 
+def caller() -> str:
+    """Returns the user of the request that this task carries out; empty if it is not known."""
+    principal = PRINCIPAL.get()
+    return "" if principal is None else principal.label
+
+
 class ClientInfo(NamedTuple):
     """The client of a request, for the audit trail.
 

@@ -85,6 +85,7 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
         dead=_dead(table, cluster.brokers),
         drained=tuple(sorted(cluster.shutting_down | cluster.maintenance.drains.keys())),
         drains=_told(cluster.maintenance),
+        held=_held(service, cluster.maintenance),
         channels=tuple(
             Channel(channel.broker.id, len(channel), channel.oldest_ms, channel.last_error)
             for channel in controller.channels.all()
@@ -134,6 +135,7 @@ async def _on_standby(service: Service) -> Observed:
         dead=_dead(table, brokers),
         drained=tuple(maintenance.drains),
         drains=_told(maintenance),
+        held=_held(service, maintenance),
         standby_lag_ms=lag_ms,
         standby_detail=detail,
     )
@@ -142,6 +144,11 @@ async def _on_standby(service: Service) -> Observed:
 
 def _told(maintenance: Maintenance) -> dict[int, str]:
     return {broker: f"is drained {drain}" for broker, drain in maintenance.drains.items()}
+
+
+def _held(service: Service, maintenance: Maintenance) -> dict[int, str]:
+    present = maintenance.without_past(service.controller.clock.now_ms())
+    return {instance: f"is held {hold}" for instance, hold in present.holds.items()}
 
 
 def _counted_on_standby(copy: Cluster, deleting: Collection[str]) -> Bools:

@@ -4,13 +4,33 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kactl.admin.schema import ControllerInfo, EventTally, QueueInfo, Resignation, Resigned, TermInfo, TermList
+from kactl.admin.schema import (
+    ControllerInfo,
+    EventTally,
+    QueueInfo,
+    Release,
+    Released,
+    Resignation,
+    Resigned,
+    TermInfo,
+    TermList,
+)
 
 from . import output
 from .api_client import confirm
-from .common_options import Settings, dry_run_option, options, own_reason_option, with_options, yes_option
+from .common_options import (
+    Settings,
+    dry_run_option,
+    never_asks,
+    options,
+    own_reason_option,
+    reason_option,
+    with_options,
+    yes_option,
+)
 from .config import FILE_DEFAULT
 from .exits import Exit, Failure
+from .moments import UNTIL
 from .output import GOOD, NONE, PLAIN, WARN, Cell
 from .up import LOG_LEVELS
 
@@ -109,25 +129,65 @@ def queue(settings: Settings, *, limit: int) -> None:
 
 @controller.command(short_help="Resign as controller.")
 @click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
+@click.option("--hold", is_flag=True, help="Leave the controllership to other instances, until `release`.")
+@click.option("--until", type=UNTIL, metavar="TIME", help="End of the hold, as 2h or 2026-11-23T14:05; implies --hold.")
 @dry_run_option
 @yes_option
 @own_reason_option
 @options
-def resign(settings: Settings, *, epoch: int | None, dry_run: bool, yes: bool, reason: str) -> None:
-    """Resign as controller; another instance, or the same, is elected with a higher epoch."""
+def resign(
+    settings: Settings, *, epoch: int | None, hold: bool, until: int | None, dry_run: bool, yes: bool, reason: str
+) -> None:
+    """Resign as controller; another instance, or the same, is elected with a higher epoch.
+
+    With `--hold` or `--until`, this instance leaves the controllership to others, also after a restart. It contests
+    only after three seconds without a controller. `kactl controller release` ends the hold.
+    """
     form = settings.form()
     info = settings.api.get("/v1/controller", ControllerInfo)
     if not info.is_active:
         raise Failure(f"{settings.server} is not the controller; {info.active_id} is", Exit.PRECONDITION)
     if not (yes or dry_run):
         confirm(f"Resign controller {info.node_id} from epoch {info.epoch}?")
-    request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, dry_run=dry_run, reason=reason)
+    hold = hold or until is not None
+    request = Resignation(
+        expected_epoch=info.epoch if epoch is None else epoch,
+        dry_run=dry_run,
+        reason=reason,
+        hold=hold,
+        until_ms=until,
+    )
     answer = settings.api.post("/v1/controller/resign", request, Resigned)
     if form in output.DATA:
         output.print_data(form, answer)
     else:
         did = "could resign from epoch {}. Nothing was changed." if dry_run else "has resigned from epoch {}."
         settings.note(f"Controller {info.node_id} {did.format(answer.epoch)}")
+        if hold and not dry_run:
+            settings.note(f"It is held. To end the hold: kactl controller release {info.node_id}")
+
+
+@controller.command(short_help="End the hold of an instance that has resigned.")
+@click.argument("controller_id", type=int, metavar="ID")
+@dry_run_option
+@never_asks
+@reason_option
+@options
+def release(settings: Settings, *, controller_id: int, dry_run: bool, reason: str) -> None:
+    """End the hold of an instance that resigned with `--hold`: it contests like all others again.
+
+    The controllership stays where it is. The command is sent to the active instance.
+    """
+    form = settings.form()
+    request = Release(controller_id=controller_id, dry_run=dry_run, reason=reason)
+    answer = settings.api.post("/v1/controller/release", request, Released)
+    if form in output.DATA:
+        output.print_data(form, answer)
+    elif not answer.changed:
+        settings.note(f"Instance {controller_id} is not held. Nothing was changed.")
+    else:
+        did = "could contest again. Nothing was changed." if dry_run else "contests again."
+        settings.note(f"Instance {controller_id} {did}")
 
 
 def _term(term: TermInfo) -> tuple[Cell, ...]:

@@ -18,6 +18,7 @@ from kactl.admin.schema import (
     ElectionEvent,
     ElectionList,
     EventPage,
+    HoldInfo,
     PartitionInfo,
     TopicInfo,
 )
@@ -318,6 +319,19 @@ def drain_text(drain: DrainInfo) -> str:
     return order_text(drain.by, output.moment(drain.since_ms), until, drain.reason, until_restart=drain.until_restart)
 
 
+def _held(holds: Sequence[HoldInfo] | None) -> str:
+    """Returns the instances that leave the controllership to others, by whom, since and until when, and why."""
+    if holds is None:
+        return NONE
+    return "; ".join(f"{hold.controller_id}, {hold_text(hold)}" for hold in holds) or "no"
+
+
+def hold_text(hold: HoldInfo) -> str:
+    """Returns by whom an instance is held, since and until when, and why."""
+    until = "" if hold.until_ms is None else output.moment(hold.until_ms)
+    return order_text(hold.by, output.moment(hold.since_ms), until, hold.reason)
+
+
 def _queue(item: BrokerInfo) -> Cell:
     """Returns the number of queued requests, and the age of the oldest."""
     if not item.queue_size:
@@ -352,6 +366,7 @@ def controller_values(items: ControllerInfo) -> list[tuple[str, Cell]]:
         ("this instance", str(items.node_id)),
         ("participants", output.numbers(items.participants)),
         ("version", items.version),
+        ("held", (_held(items.holds), WARN if items.holds else PLAIN)),
         (
             "insecure",
             ("; ".join(f"{each.interface}: {each.what}" for each in items.insecure), WARN) if items.insecure else "no",

@@ -33,12 +33,27 @@ class ResignRequested(ControllerRequest, frozen=True):
     Attributes:
         stop: the instance is stopping, and does not take part in the next election.
         expected_epoch: raise StaleEpoch unless this is the current controller epoch; None skips the check.
+        hold: the instance leaves the controllership to others, until `until_ms` or its release.
+        until_ms: a Unix time; None for no limit.
+        by, reason: of the hold, for operators.
     """
 
     state = ControllerState.CONTROLLER_SHUTDOWN
     on_standby = True
     stop: bool = False
     expected_epoch: int | None = None
+    hold: bool = False
+    until_ms: int | None = None
+    by: str = ""
+    reason: str = ""
+
+
+class ReleaseRequested(ControllerRequest, frozen=True):
+    """End the hold of an instance. Answer: whether it was held. Raises NotController."""
+
+    state = ControllerState.CONTROLLER_SHUTDOWN
+    controller_id: int
+    dry_run: bool = False
 
 
 class UncleanElectionsEnabled(ControllerRequest, frozen=True):

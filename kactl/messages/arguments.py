@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kactl.errors import BadRequest
-from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model import UNTIL_MS_MAX, Assignment, TopicPartition, TopicRef
 
 from .admin import ElectionKind
 
@@ -81,6 +81,13 @@ def whole(value: int, field: str) -> int:
     except TypeError:
         pass
     raise BadRequest(field, f"{value!r} is not a whole number: give an int")
+
+
+def until(value: int) -> int:
+    """Returns a time limit in ms since 1970. Whether it has passed is checked by the clock of the controller."""
+    if whole(value, "until_ms") > UNTIL_MS_MAX:
+        raise BadRequest("until_ms", f"{value} is later than the year 9999: give milliseconds since 1970")
+    return value
 
 
 def flag(value: bool, field: str) -> bool:

@@ -44,6 +44,7 @@ ADMIN_PRICES: Final[dict[str, Price]] = {
     "GET /v1/controller/history": SMALL,
     "GET /v1/controller/queue": SMALL,
     "POST /v1/controller/resign": SMALL,
+    "POST /v1/controller/release": SMALL,
     "GET /v1/cluster": PAGE,
     "GET /v1/brokers": PAGE,
     "GET /v1/brokers/{id}": PAGE,

@@ -173,7 +173,7 @@ class Cluster:
 
     @property
     def maintenance(self) -> Maintenance:
-        """The stored drains, also of brokers that are not registered, and held leaderships."""
+        """The stored drains, also of brokers that are not registered, and held instances."""
         return self._maintenance
 
     def set_maintenance(self, maintenance: Maintenance) -> None:

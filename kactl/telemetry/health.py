@@ -116,6 +116,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         is_active, ready: this instance is the controller, and has completed its takeover.
         dead: brokers that hold replicas and are not registered.
         drained: brokers that are drained, registered or not, or about to stop; `drains`: the drains as text.
+        held: instances that leave the controllership to others, each with a text; None if that is not known.
         without_id: topics that have lost their ids; None if it is not known.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
         certificates: a text about each certificate that the process presents, and the days for which it is still valid;
@@ -136,6 +137,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     dead: tuple[int, ...] | None = None
     drained: tuple[int, ...] = ()
     drains: Mapping[int, str] = {}
+    held: Mapping[int, str] | None = None
     channels: tuple[Channel, ...] | None = None
     queue_depth: int = 0
     queue_oldest_ms: float = 0.0
@@ -249,12 +251,24 @@ def _under_replicated(facts: Facts, limits: Limits) -> Check:
     count, names = partitions.under_replicated
     check = _counted(
         "under-replicated", count, limits.under_replicated, names, "warn",
-        "start the brokers that are not in sync, or wait until they have caught up: kactl get partitions --urp",
+        "start the brokers that are not in sync, undo their draining, or wait until they have caught up: "
+        "kactl get partitions --urp",
     )  # fmt: skip
     lagging = ", ".join(f"{broker} ({replicas:,})" for broker, replicas in partitions.lagging[:NAMED_MAX])
     if check.result == "pass" or not lagging:
         return check
     return msgspec.structs.replace(check, detail=f"out of sync on brokers {lagging}")
+
+
+def _held_instances(facts: Facts, limits: Limits) -> Check:
+    """A forgotten hold delays every takeover for which no other instance is left."""
+    if facts.held is None:
+        return _unknown("held-instances", facts)
+    instances = tuple(facts.held)
+    release = f"kactl controller release {instances[0]}" if instances else ""
+    check = _counted("held-instances", len(instances), 0, tuple(map(str, instances))[:NAMED_MAX], "warn", release)
+    told = [f"instance {instance} {facts.held[instance]}" for instance in instances[:NAMED_MAX]]
+    return msgspec.structs.replace(check, detail="; ".join(told)) if told else check
 
 
 def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
@@ -465,6 +479,7 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _under_replicated,
     _failed_handlers,
     _drained_brokers,
+    _held_instances,
     _preferred_imbalance,
     _event_queue_oldest,
     _broker_request_backlog,

@@ -32,6 +32,7 @@ _WITH_COLUMNS: Final = frozenset({broker.LeadersReported, leases.LeadershipsRepo
 # The type of the answer to each request, which the docstring of the request documents.
 ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
     admin.ResignRequested: None,
+    admin.ReleaseRequested: bool,
     admin.UncleanElectionsEnabled: None,
     admin.EventsHandled: None,
     admin.UndrainRequested: bool,

@@ -139,7 +139,7 @@ async def test_failed_takeover_is_given_up_also_if_the_first_resignation_fails()
             controllership: Any = other.loop.controllership
             take_over, give_up = controllership._failover.take_over, controllership.give_up
 
-            async def failing_takeover() -> None:
+            async def failing_takeover(*, yields: bool) -> None:
                 controllership._failover.take_over = take_over
                 raise StoreUnavailable("the store cannot be reached")
 

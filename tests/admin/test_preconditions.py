@@ -22,6 +22,7 @@ WRITES: dict[str, tuple[str, str, Any, str]] = {
         "/v1/controller",
     ),
     "resign": ("POST", "/v1/controller/resign", {"expected_epoch": 1, "reason": "a"}, "/v1/controller"),
+    "release": ("POST", "/v1/controller/release", {"controller_id": 7}, "/v1/controller"),
     "grow": ("PATCH", "/v1/topics/orders", {"partitions": 5}, "/v1/topics/orders"),
     "configure": ("PATCH", "/v1/topics/orders", {"config": {"a": "b"}}, "/v1/topics/orders"),
     "delete": ("DELETE", "/v1/topics/orders?reason=a", None, "/v1/topics/orders"),

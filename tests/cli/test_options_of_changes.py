@@ -97,6 +97,7 @@ CALLS = {
     "broker kill": ("1",),
     "broker restart": ("1",),
     "controller resign": (),
+    "controller release": ("0",),
 }
 
 

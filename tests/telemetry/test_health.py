@@ -28,6 +28,7 @@ HEALTHY = Facts(
     deletions=Stuck(0, 0),
     without_id=(),
     failed_handlers=(),
+    held={},
 )
 FAILED = FailedHandler("a-0", 2, "its handler has failed (lead: boom)")
 STUCK = FailedHandler("a-1", 3, "a call of its handler does not end", "restart the process of broker 3")
@@ -83,6 +84,7 @@ def test_facts_without_failures_are_healthy() -> None:
         ("unreachable-brokers", {"channels": (Channel(2, 1, 9_999.0, "refused"),)}, "pass", ""),
         ("unreachable-brokers", {"channels": (Channel(2, 1, 99_999.0, ""),)}, "pass", ""),
         ("drained-brokers", {"drained": (2,)}, "warn", "2"),
+        ("held-instances", {"held": {7: "is held since noon"}}, "warn", "instance 7 is held since noon"),
         (
             "failed-handlers",
             {"failed_handlers": (FAILED,)},

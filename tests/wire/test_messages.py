@@ -61,6 +61,7 @@ ENDED: Final = leases.LeaderEpochs.of(Names.of([BILLS_1, ORDERS_0]), np.array([4
 # One request of each type, with an answer.
 REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
     (admin.ResignRequested(stop=True, expected_epoch=7), None),
+    (admin.ReleaseRequested(100, dry_run=True), True),
     (leases.LeadershipsReported(1, 2**40, 7, ended=ENDED, waiting=leases.LeaderEpochs(), complete=3), None),
     (admin.UncleanElectionsEnabled(False), None),
     (admin.EventsHandled(), None),

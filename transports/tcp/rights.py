@@ -23,6 +23,7 @@ class Right(enum.Enum):
 
 RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
     admin.ResignRequested: Right.NONE,
+    admin.ReleaseRequested: Right.NONE,
     admin.UncleanElectionsEnabled: Right.NONE,
     admin.EventsHandled: Right.NONE,
     admin.UndrainRequested: Right.NONE,

@@ -57,3 +57,9 @@ export function percentile(sorted, share) {
 
 /** "orders-7" for an object with topic and partition. */
 export const nameOf = (each) => `${each.topic}-${each.partition}`;
+
+/** Returns by whom a broker is drained, or an instance held, since and until when, and why. */
+export function orderText({ by, since_ms, until_ms, until_restart, reason }) {
+  const parts = [by && `by ${by}`, `since ${moment(since_ms)}`, until_ms != null && `until ${moment(until_ms)}`, until_restart && "until it registers anew"];
+  return parts.filter(Boolean).join(", ") + (reason ? `: ${reason}` : "");
+}

@@ -3,7 +3,7 @@
 import { get, path, post } from "./api.js";
 import { cluster, soon, subscribe } from "./cluster.js";
 import { failure, h, show, state, table } from "./dom.js";
-import { age, count, micros, millis, moment, nameOf, number, percentile } from "./format.js";
+import { age, count, micros, millis, nameOf, number, orderText, percentile } from "./format.js";
 
 const LEVELS = { live: "good", fenced: "warn", drained: "warn", shutting_down: "warn", dead: "bad" };
 
@@ -71,7 +71,7 @@ export async function broker(element, { parts: [id], signal }) {
     const info = await get(path(["brokers", id]), { signal });
     const facts = [
       ["state", state(LEVELS[info.state], info.state)],
-      ...(info.drain ? [["drained", drainText(info.drain)]] : []),
+      ...(info.drain ? [["drained", orderText(info.drain)]] : []),
       ["epoch", info.epoch == null ? "–" : number(info.epoch)],
       ["leads", h("a", { href: `#/partitions?leader=${id}` }, count(info.leaders, "partition"))],
       ["replicas", h("a", { href: `#/partitions?replica=${id}` }, number(info.replicas))],
@@ -106,12 +106,6 @@ const named = (some) => {
   const shown = some.first.slice(0, 5).map(nameOf).join(", ");
   return some.count > 5 ? `${shown} and ${number(some.count - 5)} more` : shown;
 };
-
-/** Returns by whom a broker is drained, since and until when, and why. */
-function drainText({ by, since_ms, until_ms, until_restart, reason }) {
-  const parts = [by && `by ${by}`, `since ${moment(since_ms)}`, until_ms != null && `until ${moment(until_ms)}`, until_restart && "until it registers anew"];
-  return parts.filter(Boolean).join(", ") + (reason ? `: ${reason}` : "");
-}
 
 /** Draining: first the preview of its effect, then the action. */
 function drainForm(id) {

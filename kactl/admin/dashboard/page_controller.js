@@ -2,19 +2,24 @@
 
 import { get } from "./api.js";
 import { cluster, subscribe } from "./cluster.js";
-import { failure, h, show, table } from "./dom.js";
-import { age, count, millis, number, time } from "./format.js";
+import { failure, h, show, state, table } from "./dom.js";
+import { age, count, millis, number, orderText, time } from "./format.js";
 
 export async function controller(element, { signal }) {
   const queue = h("section");
+  const held = h("section");
   const terms = h("section");
-  show(element, queue, terms);
+  show(element, held, queue, terms);
   const draw = () => {
     if (cluster.queue) show(queue, queueOf(cluster.queue));
   };
   const drawTerms = async () => {
     try {
-      const { items } = await get("v1/controller/history", { signal });
+      const [{ items }, { holds }] = await Promise.all([
+        get("v1/controller/history", { signal }),
+        get("v1/controller", { signal }),
+      ]);
+      show(held, heldInstances(holds ?? []));
       show(terms, termTable(items));
     } catch (error) {
       if (error.name !== "AbortError") show(terms, failure(error));
@@ -48,6 +53,13 @@ function queueOf(queue) {
       ]),
     ),
   ];
+}
+
+/** Returns the instances that leave the controllership to others, or nothing. */
+function heldInstances(holds) {
+  return holds.map((each) =>
+    h("p", {}, state("warn", `Instance ${each.controller_id} is held`), ` ${orderText(each)}. It leaves the controllership to others, if there are any. To end that: `, h("code", {}, `kactl controller release ${each.controller_id}`)),
+  );
 }
 
 function termTable(items) {

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kactl.admin.audit import audited
-from kactl.admin.client import PRINCIPAL
+from kactl.admin.client import caller
 from kactl.admin.health_facts import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
 from kactl.admin.route import ApiRequest
@@ -145,8 +145,7 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
     effect, changed = None, True
     if body.undo and (body.until_ms is not None or body.until_restart):
         raise BadRequest("undo", "ends a drain now: leave until_ms and until_restart away")
-    principal = PRINCIPAL.get()
-    by = "" if principal is None else principal.label
+    by = caller()
     action = "undrain broker" if body.undo else "drain broker"
     async with audited(service, action, id_, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.undo:

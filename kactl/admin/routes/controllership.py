@@ -2,6 +2,7 @@
 
 from kactl.actors.event_stats import Kind, QueueView, Waiting
 from kactl.admin.audit import audited
+from kactl.admin.client import caller
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     CurrentEvent,
@@ -9,6 +10,8 @@ from kactl.admin.schema import (
     NoData,
     QueueInfo,
     QueueQuery,
+    Release,
+    Released,
     Resignation,
     Resigned,
     TermInfo,
@@ -17,7 +20,8 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.errors import NotController, StaleEpoch
+from kactl.errors import BadRequest, NotController, StaleEpoch
+from kactl.messages.admin import ReleaseRequested
 from kactl.telemetry.durations import Summary
 
 
@@ -70,12 +74,30 @@ async def resign(service: Service, request: ApiRequest[NoData, NoData, Resignati
     if not controller.is_active:
         raise NotController(controller.loop.active_id)
     epoch, body = request.body.expected_epoch, request.body
-    async with audited(service, "resign", f"epoch {epoch}", reason=body.reason, dry_run=body.dry_run):
+    if body.until_ms is not None and not body.hold:
+        raise BadRequest("until_ms", "is the end of a hold: set hold as well")
+    async with audited(service, "resign", f"epoch {epoch}", reason=body.reason, dry_run=body.dry_run) as audit:
+        if body.hold:
+            audit.detail = "held" if body.until_ms is None else f"held until {body.until_ms}"
         if not body.dry_run:
-            await controller.resign(expected_epoch=epoch)
+            await controller.resign(
+                expected_epoch=epoch, hold=body.hold, until_ms=body.until_ms, by=caller(), reason=body.reason
+            )
         elif epoch != controller.cluster.fence.epoch:
             raise StaleEpoch("expected_epoch", expected=epoch, present=controller.cluster.fence.epoch)
+        else:
+            controller.loop.controllership.check_until(body.until_ms)
     return Resigned(epoch=epoch, active_id=controller.loop.active_id)
+
+
+async def release(service: Service, request: ApiRequest[NoData, NoData, Release]) -> Released:
+    """End the hold of an instance."""
+    id_, dry_run = request.body.controller_id, request.body.dry_run
+    async with audited(service, "release instance", id_, reason=request.body.reason, dry_run=dry_run) as audit:
+        changed = await service.controller.ask(ReleaseRequested(id_, dry_run=dry_run))
+        if not changed:
+            audit.detail = "it was not held"
+    return Released(controller_id=id_, changed=changed, dry_run=dry_run)
 
 
 def _waiting(event: Waiting) -> WaitingEvent:

@@ -1,11 +1,17 @@
 """Probes for process supervisors and load balancers: liveness, readiness, leadership."""
 
+import asyncio
 from http import HTTPStatus
 
+import msgspec
+
 from kactl.admin.client import known_client
+from kactl.admin.health_facts import READ_LIMIT_S
 from kactl.admin.route import ApiRequest, Reply
-from kactl.admin.schema import ControllerInfo, NoData, Probe
+from kactl.admin.schema import ControllerInfo, HoldInfo, NoData, Probe
 from kactl.admin.service import Service, version
+from kactl.errors import KactlError
+from kactl.model import Order
 
 Nothing = ApiRequest[NoData, NoData, NoData]
 
@@ -40,11 +46,33 @@ async def leader(service: Service, request: Nothing) -> Reply:
 
 async def controller(service: Service, request: Nothing) -> ControllerInfo:
     """Returns the state of this instance, in any role."""
-    return controller_info(service)
+    holds = await _holds(service)
+    shown = None if holds is None else tuple(_hold_info(id_, hold) for id_, hold in holds.items())
+    return msgspec.structs.replace(controller_info(service), holds=shown)
+
+
+async def _holds(service: Service) -> dict[int, Order] | None:
+    """Returns the instances that are held; None if a standby cannot read them now."""
+    controller = service.controller
+    try:
+        if controller.is_active and controller.loop.controllership.ready:
+            maintenance = controller.cluster.maintenance
+        else:
+            async with asyncio.timeout(READ_LIMIT_S):
+                maintenance = await controller.loop.standby.maintenance()
+    except (KactlError, TimeoutError):
+        return None
+    return maintenance.without_past(controller.clock.now_ms()).holds
+
+
+def _hold_info(controller_id: int, hold: Order) -> HoldInfo:
+    return HoldInfo(
+        controller_id=controller_id, since_ms=hold.since_ms, until_ms=hold.until_ms, by=hold.by, reason=hold.reason
+    )
 
 
 def controller_info(service: Service) -> ControllerInfo:
-    """Returns the state of this instance, and the current controller."""
+    """Returns the state of this instance, and the current controller, without holds."""
     controller = service.controller
     loop = controller.loop
     if service.exposure is not None:

@@ -71,7 +71,18 @@ from .events import (
     TopicEvent,
 )
 from .explanations import CandidateInfo, PartitionExplanation, TopicExplanation
-from .instance import ClusterInfo, ControllerInfo, HealthCheck, InsecureInterface, Probe, Resignation, Resigned
+from .instance import (
+    ClusterInfo,
+    ControllerInfo,
+    HealthCheck,
+    HoldInfo,
+    InsecureInterface,
+    Probe,
+    Release,
+    Released,
+    Resignation,
+    Resigned,
+)
 from .logins import Login, LoginCode
 from .problems import (
     FieldError,
@@ -182,6 +193,7 @@ __all__ = [
     "HandlerStatusName",
     "HealthCheck",
     "HistoryQuery",
+    "HoldInfo",
     "InsecureInterface",
     "Int32",
     "Kinds",
@@ -218,6 +230,8 @@ __all__ = [
     "ReassignmentRequest",
     "ReassignmentResult",
     "ReassignmentTarget",
+    "Release",
+    "Released",
     "ReplicaEvent",
     "ReplicaPath",
     "ReplicaResetInfo",

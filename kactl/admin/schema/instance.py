@@ -1,6 +1,10 @@
 """This instance, the controller, and a summary of the cluster."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from kactl.model import UNTIL_MS_MAX
 
 from .common import Answer, AsOf, Int32, Question, Reason
 
@@ -26,6 +30,21 @@ class InsecureInterface(Answer, frozen=True):
     since_ms: int
 
 
+class HoldInfo(Answer, frozen=True):
+    """An instance that has resigned, and contests only where no other instance becomes the controller.
+
+    Attributes:
+        since_ms, until_ms: in milliseconds since 1970; `until_ms` is null without a time limit.
+        by: the user; empty if a program ordered it.
+    """
+
+    controller_id: int
+    since_ms: int
+    until_ms: int | None
+    by: str
+    reason: str
+
+
 class ControllerInfo(Answer, frozen=True):
     """This instance, and the current controller.
 
@@ -40,6 +59,7 @@ class ControllerInfo(Answer, frozen=True):
         queue_size: events that wait.
         participants: ids of the brokers that run in the same process, and can be killed and restarted.
         insecure: interfaces of the process without encryption or authentication, with the reasons.
+        holds: instances that leave the controllership to others; null if the store does not respond to a standby.
     """
 
     node_id: int
@@ -57,6 +77,7 @@ class ControllerInfo(Answer, frozen=True):
     participants: tuple[int, ...]
     as_of: AsOf
     insecure: tuple[InsecureInterface, ...] = ()
+    holds: tuple[HoldInfo, ...] | None = ()
 
 
 class HealthCheck(Answer, frozen=True):
@@ -115,11 +136,19 @@ class ClusterInfo(Answer, frozen=True):
 
 
 class Resignation(Question, frozen=True):
-    """Resign as controller, if the controller epoch is `expected_epoch`."""
+    """Resign as controller, if the controller epoch is `expected_epoch`.
+
+    Attributes:
+        hold: leave the controllership to other instances until the release, or `until_ms`, also after a restart. The
+            instance contests only after three seconds without a controller.
+        until_ms: end of the hold, in milliseconds since 1970, in the future.
+    """
 
     expected_epoch: Int32
     dry_run: bool = False
     reason: Reason = ""
+    hold: bool = False
+    until_ms: Annotated[int, Meta(ge=0, le=UNTIL_MS_MAX)] | None = None
 
 
 class Resigned(Answer, frozen=True):
@@ -127,3 +156,19 @@ class Resigned(Answer, frozen=True):
 
     epoch: int
     active_id: int | None
+
+
+class Release(Question, frozen=True):
+    """End the hold of an instance."""
+
+    controller_id: Int32
+    dry_run: bool = False
+    reason: Reason = ""
+
+
+class Released(Answer, frozen=True):
+    """`changed`: the instance was held."""
+
+    controller_id: int
+    changed: bool
+    dry_run: bool = False

@@ -25,7 +25,7 @@ LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
 CLUSTER_ID: Final = "/cluster/id"
 # Not one of Kafka's nodes: held by the active kactl instance while /controller is persistent.
 LOCK: Final = "/kactl/lock"
-# Neither: drains and held leaderships, of which Kafka's brokers and tools know nothing.
+# Neither: drains and held instances, of which Kafka's brokers and tools know nothing.
 MAINTENANCE: Final = "/kactl/maintenance"
 
 ISR_NOTIFICATION_PREFIX: Final = "isr_change_"

@@ -1,4 +1,4 @@
-"""Drains and held leaderships, in a node of kactl's own: Kafka's brokers and tools neither list nor read it."""
+"""Drains and held instances, in a node of kactl's own: Kafka's brokers and tools neither list nor read it."""
 
 from kazoo.exceptions import NoNodeError
 

@@ -1,15 +1,15 @@
-"""The store contract: drains and held leaderships."""
+"""The store contract: drains and held instances."""
 
 import pytest
 
 from kactl.errors import ControllerMoved
-from kactl.model import Drain, HeldLeadership, Maintenance
+from kactl.model import Drain, Maintenance, Order
 
 from .store_support import Stores, broker_info
 
 DRAINED = Maintenance(
     {2: Drain(1_000, 2_000, "ann", "a new disk", broker_epoch=2**40), 7: Drain(3_000)},
-    {"orders-0": HeldLeadership(3, 2**40, 5_000, "too slow")},
+    {100: Order(1_000, 5_000, "ann", "a new kernel"), 101: Order(4_000)},
 )
 
 

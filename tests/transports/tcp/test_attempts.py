@@ -49,6 +49,7 @@ ADMIN: dict[str, tuple[Any, ...]] = {
     "UncleanElectionsEnabled": (),
     "ElectionRequested": (ElectionKind.PREFERRED,),
     "ResignRequested": (),
+    "ReleaseRequested": (100,),
     "EventsHandled": (),
 }
 
