@@ -48,9 +48,10 @@ FOUND: Final = FOLDER / "found.toml"
 SMOKE: Final = FOLDER / "smoke"
 # Files that a search writes, and the page that shows them, relative to the root.
 OWN: Final = ("tests/sim/found.toml", "tests/sim/smoke", "docs/track-record.md")
-PARTICIPANTS: Final = "/participant"
 _STORES: Final = ("memory", "sqlite", "zookeeper")
-STORES: Final = (*_STORES, *(f"{store}{PARTICIPANTS}" for store in _STORES))
+# Kinds of brokers besides the modelled ones.
+_BROKERS: Final = ("participant", "ownership")
+STORES: Final = (*_STORES, *(f"{store}/{brokers}" for brokers in _BROKERS for store in _STORES))
 # Length of a script that explains its finding.
 ACTIONS_MAX: Final = 25
 SHRINK_CPU_S: Final = 120.0
@@ -115,8 +116,9 @@ def _toml(value: Any) -> str:
 
 def stores(mutant: Mutant) -> list[str]:
     """Returns the kinds of stores over which a mutant is searched; the other worlds are kinds of brokers."""
-    if "participant" in mutant.worlds and "model" not in mutant.worlds:
-        return [f"{store}{PARTICIPANTS}" for store in _STORES if store in mutant.worlds]
+    for brokers in _BROKERS:
+        if brokers in mutant.worlds and "model" not in mutant.worlds:
+            return [f"{store}/{brokers}" for store in _STORES if store in mutant.worlds]
     return [store for store in _STORES if store in mutant.worlds] or ["memory"]
 
 

@@ -72,8 +72,17 @@ def test_long_runs_have_enough_faults_for_cluster_hours() -> None:
     assert len(enough) >= 0.9 * len(long)
 
 
+def test_scripts_of_ownership_create_such_topics_for_handlers() -> None:
+    scripts = [script_of_seed(seed, "memory", brokers="ownership") for seed in range(20)]
+
+    assert all(script.world.brokers.kind == "participant" and script.world.brokers.handlers for script in scripts)
+    assert all(script.world.brokers.level not in ("2.6", "2.7") for script in scripts)
+    assert all(any("partitions" in action.args for action in script.actions) for script in scripts)
+
+
 def test_scripts_name_known_verbs_and_points() -> None:
-    for action in (action for script in SCRIPTS for action in script.actions):
+    scripts = [*SCRIPTS, *(script_of_seed(seed, "memory", brokers="ownership") for seed in range(20))]
+    for action in (action for script in scripts for action in script.actions):
         event, _, point = action.at_point.rpartition(": ")
         assert action.do in (*VERBS, "fail")  # a failure belongs to the point itself
         assert point in ("", *POINTS)

@@ -4,10 +4,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from kactl.errors import InternalError, KactlError, StoreError
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.testing import selectors
+from kactl.testing.checkers.stored import is_ownership
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.selectors import Skipped
 
@@ -15,6 +18,7 @@ from .tasks import ask, in_store, later
 
 Args = Mapping[str, Any]
 UNCLEAN: Final = "unclean.leader.election.enable"
+STANDBY: Final = "ownership.standby"
 
 
 def _assignment(args: Args) -> dict[int, Assignment]:
@@ -24,7 +28,8 @@ def _assignment(args: Args) -> dict[int, Assignment]:
 def create(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `replicas` of each partition, `config`, `to`; without `to` in the store, as Kafka's tools do.
 
-    In the store, `has_id` says whether the tool gives the topic an id.
+    In the store, `has_id` says whether the tool gives the topic an id. With `partitions` it is an ownership topic of so
+    many partitions, with `standby` standbys.
     """
     topic, config = args["topic"], args.get("config", {})
     if not cluster.level.topic_ids and topic in cluster.removed_by_hand:
@@ -38,10 +43,16 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
 
     cluster.creations[topic] += 1
     if "to" in args:
+        request = TopicCreationRequested(topic, config=config)
+        if "partitions" in args:
+            standby = {STANDBY: str(args.get("standby", 0))}
+            request = replace(request, partitions=args["partitions"], config=standby, kind="ownership")
+        else:
+            request = replace(request, assignment=_assignment(args))
         ask(
             cluster,
             args["to"],
-            TopicCreationRequested(topic, assignment=_assignment(args), config=config),
+            request,
             operation="create topic",
             about=topic,
             then=answered,
@@ -113,7 +124,8 @@ def grow(cluster: SimulatedCluster, args: Args) -> None:
         raise Skipped(f"a tool adds a partition to {topic}")
     cluster.growing_by_request[topic] += 1
     count = sum(name.topic == topic for name in cluster.stored.assignments())
-    request = PartitionsRequested(topic, count + 1, (tuple(args["replicas"]),))
+    is_owned = is_ownership(cluster.stored.topics()[topic].id.hex())
+    request = PartitionsRequested(topic, count + 1, None if is_owned else (tuple(args["replicas"]),))
 
     def answered(_: Any) -> None:
         cluster.growing_by_request[topic] -= 1
@@ -127,6 +139,8 @@ def grow_stored(cluster: SimulatedCluster, args: Args) -> None:
     if topic in cluster.growing or cluster.growing_by_request[topic]:
         # The second tool would replace the new partition, and as in Kafka only added partitions are taken from a write.
         raise Skipped(f"another client adds a partition to {topic}")
+    if is_ownership(cluster.stored.topics()[topic].id.hex()):
+        raise Skipped(f"{topic} is an ownership topic, which Kafka's tools do not know")
 
     async def write() -> None:
         stored = await cluster.operator_store.assignments([topic])

@@ -23,6 +23,7 @@ from .handlers import Handlers
 from .leases import Leases
 from .memory import Memories, Memory
 from .observe import Observer
+from .owners import Owners
 from .probes import PROBES, Probes
 from .proposals import Proposals
 from .receivers import Receivers
@@ -47,6 +48,7 @@ __all__ = [
     "Memories",
     "Memory",
     "Observer",
+    "Owners",
     "Probes",
     "Proposals",
     "Receivers",
@@ -79,6 +81,7 @@ def checkers(rules: Rules, memories: Callable[[], Iterable[Memory]] = tuple) -> 
         Store(),
         Leases(),
         Continuity(),
+        Owners(),
         Sessions(),
         Fenced(rules),
         Handlers(),

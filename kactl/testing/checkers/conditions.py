@@ -19,6 +19,8 @@ from kactl.testing.brokers.base import MetadataView, ReplicaView
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.nodes import on
 
+from .stored import is_ownership
+
 # A call that is younger than this may be on its way through the inbox, and a request through its channel.
 ANSWERED_S: Final = 1.0
 
@@ -33,8 +35,12 @@ class ConditionsNow:
         self._cluster = cluster
         self._controller = controller
         stored = cluster.stored
-        self._assignments = stored.assignments()
         self._leaderships = stored.leaderships()
+        self._owned = {name for name, topic in stored.topics().items() if is_ownership(topic.id.hex())}
+        self._assignments = {
+            name: self._members(name) if name.topic in self._owned else held
+            for name, held in stored.assignments().items()
+        }
         self._registrations = stored.registrations()
         self._instances = {member.name for member in cluster.controllers.values()}
         self._leaving = controller.cluster.shutting_down
@@ -44,10 +50,21 @@ class ConditionsNow:
             if broker.has_process and broker.id in self._registrations
         }
 
+    def _members(self, name: TopicPartition) -> Assignment:
+        """Returns the owner and the standbys of a shard, which are not stored as its assignment: the ISR has them."""
+        held = self._leaderships.get(name)
+        owner = () if held is None or held.leader == NO_LEADER else (held.leader,)
+        return Assignment() if held is None else Assignment(tuple(dict.fromkeys((*owner, *held.isr))))
+
     def _serves(self, broker: int, name: TopicPartition) -> bool:
         """Whether a broker is live and can have a replica of a partition."""
         member = self._running.get(broker)
         return member is not None and not member.has_failed(name)
+
+    def _fails(self, broker: int, name: TopicPartition) -> bool:
+        """Whether the handler of a shard has failed on a live participant: the controller remembers it."""
+        member = self._running.get(broker)
+        return member is not None and member.has_failed(name)
 
     def _may_lead(self, broker: int, name: TopicPartition) -> bool:
         return self._serves(broker, name) and broker not in self._leaving
@@ -104,6 +121,8 @@ class ConditionsNow:
             # before the reassignment, or for the next election of any kind.
             candidates = assignment.origin if held is None else held.isr
             able = [broker for broker in candidates if self._may_lead(broker, name) and broker in assignment.replicas]
+            if name.topic in self._owned:
+                able = [broker for broker in self._running if self._may_lead(broker, name)]
             if held is None and able:
                 yield f"partition {name} has no leadership; replicas {able} are live"
             elif held is not None and able and not (held.leader != NO_LEADER and self._serves(held.leader, name)):
@@ -295,6 +314,8 @@ class ConditionsNow:
         """Preferred replicas in the ISR lead: of those of one broker all but a percentage."""
         preferring: dict[int, list[bool]] = {}
         for name, assignment, held in self._partitions():
+            if name.topic in self._owned:
+                continue
             preferred = assignment.replicas[0]
             is_led = held is None or held.leader == preferred or preferred not in held.isr
             preferring.setdefault(preferred, []).append(not is_led and self._may_lead(preferred, name))
@@ -336,6 +357,8 @@ class ConditionsNow:
                 # As in Kafka: only partitions with leadership are kept when a tool adds others meanwhile, and one that
                 # the tool adds again is not new.
                 continue
+            if name.topic in self._owned and view is not None and _alike(view.assignment, self._assignments.get(name)):
+                continue
             if known.get(name) != self._assignments.get(name):
                 yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
         for name, held in self._leaderships.items():
@@ -368,7 +391,10 @@ class ConditionsNow:
             is_led = held.leader != NO_LEADER and self._may_lead(held.leader, name)
             if is_led and view.state is not PartitionState.ONLINE:
                 yield f"{name} has the live leader {held.leader}, and is {view.state.name}"
-            if view.replica_states.keys() != set(assignment.replicas):
+            failed = {
+                broker for broker in view.replica_states if name.topic in self._owned and self._fails(broker, name)
+            }
+            if view.replica_states.keys() - failed != set(assignment.replicas) - failed:
                 yield f"{name} has states of replicas {dict(view.replica_states)}, and replicas {assignment.replicas}"
             for broker, state in view.replica_states.items():
                 is_copied = broker not in assignment.adding  # a new one is NEW until it is in sync
@@ -400,6 +426,12 @@ class ConditionsNow:
         for ref in self._controller.topics():
             if topics.get(ref.name) != ref:
                 yield f"the controller knows {ref}, and stored is {topics.get(ref.name)}"
+
+
+def _alike(known: Assignment, stored: Assignment | None) -> bool:
+    """Whether an owner and its standbys are those that are stored. The order of standbys means nothing."""
+    replicas = () if stored is None else stored.replicas
+    return known.replicas[:1] == replicas[:1] and {*known.replicas} == {*replicas}
 
 
 def _is_of_another_topic(replica: ReplicaView, held: Leadership) -> bool:

@@ -15,6 +15,7 @@ from .stored import (
     View,
     Views,
     is_failure,
+    is_ownership,
     is_zero,
     leadership_writes,
     topic_writes,
@@ -101,7 +102,10 @@ class Entries(Checker):
         if value is None:
             self._stored.entries.pop(f"leadership/{topic}/{partition}", None)  # the same commit may write it again
             return None
-        if self._earlier.has_written(event, topic, partition, value):
+        if is_ownership(self._stored.topic_id(topic)):
+            # Any participant may own it: see `owners`.
+            wrong = self._is_sound(value) or self._epochs_rise(before, value)
+        elif self._earlier.has_written(event, topic, partition, value):
             # It continues the leadership of another topic, not the one that it replaces.
             wrong = self._is_sound(value) or self._holds_replicas(event, topic, partition, before, value)
         else:

@@ -16,16 +16,21 @@ from kactl.testing.violations import Violation
 
 from .conditions import ConditionsNow
 from .leftovers import Leftovers
+from .shares import SharesNow
 
 # The timeout of a request from which limits follow, if that of a run is shorter: other pauses are not.
 _REQUEST_MS: Final = 1_000.0
 # How often all partitions are written at most, a chunk at a time, until each has a leader: when they are taken over,
 # lose their leaders, and leave the ISRs of brokers that registered again, which is a write for each broker of a chunk.
 _PASSES: Final = 4
+# How long the shares of owners may be uneven: a joining participant that is followed by others delays the hand-overs,
+# up to five times, and one batch of them follows the other.
+_EVEN_DELAYS: Final = 6
+_EVEN_MS: Final = 20_000.0
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (
-    "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-07", "LIV-08", "LIV-10", "INV-09", "INV-16", "INV-42",
-    "INV-50",
+    "LIV-01", "LIV-02", "LIV-03", "LIV-04", "LIV-05", "LIV-07", "LIV-08", "LIV-10", "LIV-11", "INV-09", "INV-16",
+    "INV-42", "INV-50",
 )  # fmt: skip
 
 
@@ -105,6 +110,7 @@ class Quiet:
         self.balance_ms = own.balance_interval_ms + self.settle_ms
         # A longer limit only has to have its timer: a run does not wait for it.
         self.shutdown_ms = own.shutdown_limit_ms + self.settle_ms
+        self.even_ms = self.settle_ms + _EVEN_DELAYS * own.participant_balance_ms + _EVEN_MS
         self._waits_for_shutdowns = own.shutdown_limit_ms <= self.settle_ms
         self._balance_percentage = own.balance_percentage if own.auto_balance else 100
         self._limits = Limits()
@@ -116,6 +122,7 @@ class Quiet:
         assert active.controller is not None
         view = ConditionsNow(self._cluster, active.controller)
         left = Leftovers(self._cluster, active.controller)
+        shares = SharesNow(self._cluster, active.controller)
         parts: tuple[tuple[str, float, Callable[[], Iterator[str]]], ...] = (
             ("LIV-02", self.leader_ms, view.without_leader),
             ("LIV-10", self.settle_ms, view.unregistered),
@@ -128,6 +135,8 @@ class Quiet:
             ("LIV-04", self.settle_ms, view.dead_members),
             ("LIV-04", self.shutdown_ms, lambda: left.shutdowns(wait=self._waits_for_shutdowns)),
             (_PREFERRED, self.balance_ms, lambda: view.led_elsewhere(self._balance_percentage)),
+            ("LIV-11", self.even_ms, shares.uneven),
+            ("LIV-11", self.even_ms, shares.without_standbys),
             ("LIV-08", self.settle_ms, view.retries),
             ("LIV-08", self.settle_ms, left.retries),
             ("INV-09", self.settle_ms, view.memory_differences),

@@ -108,6 +108,11 @@ def is_failure(event: Event) -> bool:
     return event.fields.get("outcome") == "storage" or event.fields.get("status", "READY") not in ("READY", "BUSY")
 
 
+def is_ownership(topic_id: str) -> bool:
+    """Returns whether an id, in hex, is that of an ownership topic: a UUID of version 8 with `own` in it."""
+    return topic_id[12:13] == "8" and topic_id[18:24] == b"own".hex()
+
+
 def is_zero(topic_id: str) -> bool:
     """Returns whether a topic has no id."""
     return not topic_id.strip("0")

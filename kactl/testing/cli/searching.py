@@ -16,7 +16,7 @@ from . import SimExit
 from .sources import FOLDER, base_seed, commit
 
 _SEEDS: Final = 20
-_WORLDS: Final = ("memory", "sqlite", "zookeeper", "memory/participant")
+_WORLDS: Final = ("memory", "sqlite", "zookeeper", "memory/participant", "memory/ownership")
 
 
 class _Seeds(click.types.StringParamType):

@@ -14,6 +14,7 @@ from kactl.testing.streams import Streams
 
 from .faults import failing_calls, faults, loss
 from .operations import operations
+from .owners import draw_owners, ownership
 from .pace import drawn_pace
 from .participants import participant_faults
 from .workload import created_again, last_requests, workload
@@ -33,6 +34,8 @@ __all__ = ["script_of_seed"]
 
 # Share of the dense runs that consist of sequences of requests alone.
 ALONE: Final = 0.25
+# Share of the runs with participants that have ownership topics.
+OWNERS: Final = 0.3
 _ALONE_MS_MAX: Final = 48_000.0
 # A broker that fails in the last ms of a run may stay down.
 _LAST_MS: Final = 15_000.0
@@ -44,18 +47,22 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
     Args:
         store: kind of the store, in place of the one that the seed draws. Brokers are modelled then.
         brokers: kind of the brokers, in place of the one that the seed draws; empty for that one. Participants are
-            drawn with the memory store.
+            drawn with the memory store. `ownership` stands for participants with ownership topics.
         calm: whether the run may be a long and calm one; see `pace`.
     """
     streams = Streams(seed)
     rng = streams["script"]
     is_large = streams["size"].random() < LARGE
     kind = brokers or ("model" if store is not None else drawn_kind(streams["brokers"]))
+    has_owners = kind == "ownership" or (kind == "participant" and streams["owners"].random() < OWNERS)
+    kind = "participant" if has_owners else kind
     if store is None:
         store = "memory" if kind == "participant" else drawn_store(streams["store"])
     world = drawn_world(streams["world"], store, large=is_large)
     if kind == "participant":
         draw_participants(streams["participants"], world)
+        if has_owners:
+            draw_owners(streams["owners"], world)
     pace = drawn_pace(streams["pace"], rng, large=is_large, calm=calm)
     if pace.is_calm:
         calm_down(streams["pace"], world)
@@ -74,6 +81,8 @@ def script_of_seed(seed: int, store: Store | None = None, *, brokers: str = "", 
     if world.brokers.kind == "participant":
         actions += failing_calls(streams["applications"], duration_ms, calm=pace.is_calm)
         actions += participant_faults(streams["leases"], world, duration_ms)
+        if has_owners:
+            actions += ownership(streams["owners"], world, duration_ms)
     if streams["end"].random() < 0.4 and not is_alone:
         actions += last_requests(streams["end"], world, duration_ms)
     core_down = []
