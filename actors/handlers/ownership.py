@@ -89,9 +89,11 @@ class Ownership(Handlers):
         if self.cluster.handovers:
             self._timers.set(PlacementDue(), LOOK_MS)
             return
+        await self.settle()  # a member that had resigned is one again
         topics = self._topics()
         moves = even([shards for _, _, shards in topics], limit=HANDOVERS_AT_ONCE)
         if not moves:
+            self._await_resigned()
             return
         log.info("%d partitions are handed over, so that participants own equal shares", len(moves))
         planned: dict[int, list[Shard]] = {}
@@ -106,6 +108,14 @@ class Ownership(Handlers):
         await self._apply(self._changed(changed, place([shards for _, _, shards in changed])))
         self._forget_left()
         self._timers.set(PlacementDue(), LOOK_MS if self.cluster.handovers else 0)
+
+    def _await_resigned(self) -> None:
+        """Look again when the next resignation of a shard ends."""
+        owned = {topic.name for topic in self.cluster.table.owned_topics()}
+        ends_ms = [held.until_ms for name, held in self.cluster.resigned.items() if name.topic in owned]
+        now_ms = self.clock.monotonic_ms()
+        if left_ms := [end_ms - now_ms for end_ms in ends_ms if end_ms > now_ms]:
+            self._timers.set(PlacementDue(), min(left_ms) + 1)
 
     def prepared(self, row_numbers: RowNumbers) -> None:
         """End the leaderships of former owners of some rows, whose next owners have reported that they wait for it."""
@@ -203,7 +213,9 @@ class Ownership(Handlers):
         elected &= rows.state == PartitionState.ONLINE
         self.cluster.assign_owned(row_numbers[~elected & rows.has_leadership])  # as it is stored; it is retried
         self._start_replicas(row_numbers[elected])
-        begun = elected & (rows.leader != former) & self.cluster.live_brokers.registered[former]
+        # The next owner of a hand-over may have gone. Its former one, which leads on, may get the shard back.
+        handed = np.array([name in self.cluster.handovers for name in table.names(row_numbers)], np.bool_)
+        begun = elected & (rows.leader != former) & (self.cluster.live_brokers.registered[former] | handed)
         self._begin_handovers(row_numbers[begun], former[begun])
 
     def _start_replicas(self, row_numbers: RowNumbers) -> None:

@@ -108,6 +108,8 @@ class Growth(Handlers):
         begun = await self.store.partitions_begun(topic.name)
         known = {number: self.cluster.assignment(TopicPartition(topic.name, number)) for number in begun}
         assignments = {number: assignment for number, assignment in known.items() if assignment.replicas}
+        if topic.ref.is_ownership:
+            assignments = {number: Assignment() for number in begun}  # its owners are not stored as replicas
         try:
             await self.store.write_assignment(topic.ref, assignments, self.cluster.fence)
         except NotFound:

@@ -210,7 +210,7 @@ class ServingReplicas(Handlers):
             ids,
             wanted=lambda rows: np.setdiff1d(rows, table.dirs_offline(broker)),  # one may have failed again
         )
-        await self._ownership.settle()
+        await self._ownership.members_came()
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)
