@@ -5,6 +5,7 @@ it: it was not reached, it turned the request away, or the credentials had expir
 unknown, and the caller gets StoreUnavailable.
 """
 
+import contextlib
 import random
 import ssl
 import struct
@@ -124,6 +125,11 @@ class Calls:
         """Whether requests are authenticated."""
         return self._user is not None
 
+    @property
+    def has_several(self) -> bool:
+        """Whether there are several endpoints."""
+        return len(self._endpoints) > 1
+
     async def __aenter__(self) -> Self:
         self._connections = {}
         self._home = forks.home()
@@ -216,6 +222,19 @@ class Calls:
                 await anyio.sleep(_PAUSE_MS / 1000)
         self._give_up_silent()
         raise self._failed(last) from last
+
+    async def of_each(self, method: str, request: bytes) -> dict[str, bytes]:
+        """Returns the response of each endpoint that sends one within an attempt's time."""
+        answers: dict[str, bytes] = {}
+
+        async def one(number: int, name: str) -> None:
+            with anyio.move_on_after(self.limit_s / _ATTEMPTS_PER_LIMIT), contextlib.suppress(EtcdError, OSError):
+                answers[name] = await self._ask(number, method, request)
+
+        async with anyio.create_task_group() as tasks:
+            for number, name in enumerate(self._endpoints):
+                tasks.start_soon(one, number, name)
+        return answers
 
     def _leave(self, endpoint: int) -> None:
         """Call the next endpoint from now on, unless another call has already left this one."""

@@ -226,6 +226,20 @@ class Client:
             return 0
         return len(messages.members_response.parse(answer).members)
 
+    async def check_cluster(self) -> None:
+        """Verify that all endpoints which answer belong to one cluster of etcd: with two, each could have a controller.
+
+        Raises:
+            StoreError: they do not.
+        """
+        if not self.calls.has_several:
+            return
+        answers = await self.calls.of_each(calls.MEMBER_LIST, messages.MEMBER_LIST)
+        ids = {name: messages.members_response.parse(answer).header.cluster_id for name, answer in answers.items()}
+        if len(set(ids.values())) > 1:
+            listed = ", ".join(f"{name} to {id_:x}" for name, id_ in sorted(ids.items()))
+            raise StoreError(f"the endpoints belong to different clusters of etcd: {listed}; name those of one cluster")
+
     # -- leases
 
     async def grant_lease(self, ttl_s: int) -> messages.LeaseResponse:

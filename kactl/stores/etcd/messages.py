@@ -307,7 +307,16 @@ class WatchResponse(Protocol):
     def events(self) -> Sequence[WatchEvent]: ...
 
 
+class MemberHeader(Protocol):
+    """`cluster_id` differs between clusters, and after the restore of a snapshot."""
+
+    @property
+    def cluster_id(self) -> int: ...
+
+
 class MembersResponse(Protocol):
+    @property
+    def header(self) -> MemberHeader: ...
     @property
     def members(self) -> Sequence[object]: ...
 
@@ -319,6 +328,7 @@ class TokenResponse(Protocol):
 
 _Type = descriptor_pb2.FieldDescriptorProto.Type
 _INT: Final = _Type.Value("TYPE_INT64")
+_UNSIGNED: Final = _Type.Value("TYPE_UINT64")
 _BOOL: Final = _Type.Value("TYPE_BOOL")
 _DATA: Final = _Type.Value("TYPE_BYTES")
 _STRING: Final = _Type.Value("TYPE_STRING")
@@ -350,7 +360,8 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, Any]]]] = {
         "events": (11, ["WatchEvent"]),
     },
     "Member": {"ID": (1, _INT)},
-    "MembersResponse": {"members": (2, ["Member"])},
+    "MembersResponse": {"header": (1, "MemberHeader"), "members": (2, ["Member"])},
+    "MemberHeader": {"cluster_id": (1, _UNSIGNED)},
     "TokenResponse": {"token": (2, _STRING)},
 }
 _PACKAGE: Final = "kactl.etcd"

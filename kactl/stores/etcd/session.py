@@ -65,6 +65,7 @@ class OwnSession:
 
     async def open(self) -> None:
         """Open a session. After an error there is none; a lease that was granted times out."""
+        await self._client.check_cluster()
         sent_ms = self._clock.monotonic_ms()
         granted = await self._client.grant_lease(math.ceil(self._timeout_ms / 1000))
         await self._write_key(granted.ID)

@@ -499,6 +499,23 @@ async def test_leader_of_three_members_is_killed(tmp_path_factory: pytest.TempPa
             assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
+async def test_endpoints_of_two_clusters_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    require_etcd()
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
+    with EtcdServer(folders[0]) as one, EtcdServer(folders[1]) as other:
+        for urls in ([one.url, other.url], [other.url, one.url]):
+            with pytest.raises(StoreError, match="belong to different clusters of etcd") as refused:
+                async with EtcdStore(urls, session_timeout_ms=LONG_MS):
+                    pytest.fail("entered")
+
+            assert one.url in str(refused.value)
+            assert other.url in str(refused.value)
+
+        other.kill()
+        async with EtcdStore([one.url, other.url], session_timeout_ms=LONG_MS) as store:
+            assert await store.topics() == []
+
+
 async def test_full_server_is_reported_with_its_remedy(tmp_path_factory: pytest.TempPathFactory) -> None:
     require_etcd()
     folder = tmp_path_factory.mktemp("full")

@@ -61,6 +61,8 @@ class SlowClient:
         await self._clock.advance(self._response_ms)
         return 1
 
+    async def check_cluster(self) -> None: ...
+
     async def grant_lease(self, ttl_s: int) -> LeaseResponse:
         await self._clock.advance(self._response_ms)
         return cast(LeaseResponse, SimpleNamespace(ID=LEASE, TTL=ttl_s))
