@@ -19,7 +19,7 @@ import functools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import anyio.to_thread
 
@@ -64,6 +64,8 @@ FAILURE_PAUSE_S: Final = 0.1
 FAILURE: Final = "Authentication failed: check mechanism, username and password"
 # The time in which a function of the host program decides about a token.
 VALIDATION_S: Final = 2.0
+# How often the user of an open connection is looked up again.
+CONFIRM_S: Final = 5.0
 # Password checks of PLAIN that run at a time; each takes some milliseconds of processor time.
 _PLAIN_CHECKS: Final = 4
 # Password checks a second of one address, and at once. Further ones wait; those that would wait longer than a login may
@@ -102,6 +104,14 @@ class ValidateToken(Protocol):
 def new_pepper() -> bytes:
     """Returns a secret for `Authentication`."""
     return os.urandom(32)
+
+
+class Known(NamedTuple):
+    """What the password of a login was checked by."""
+
+    mechanism: ScramName
+    username: str
+    verifier: ScramVerifier
 
 
 class Pace:
@@ -218,7 +228,11 @@ class Authentication:
         return bearer if isinstance(bearer, Bearer) and _is_valid(bearer) else None
 
     async def is_password(self, username: str, password: str, address: str) -> bool:
-        """Returns whether a user has this password, by any stored verifier. Unknown users take as much time.
+        """Returns whether a user has this password; see `matching`."""
+        return await self.matching(username, password, address) is not None
+
+    async def matching(self, username: str, password: str, address: str) -> Known | None:
+        """Returns the stored verifier that a password fits; None if it fits none. Unknown users take as much time.
 
         Raises:
             SaslError: too many checks of this address wait.
@@ -237,9 +251,9 @@ class Authentication:
                 functools.partial(verifier, mechanism, password, salt=salt, iterations=iterations),
                 limiter=self._plain_checks,
             )
-            if given == known:
-                return True
-        return False
+            if known is not None and given == known:
+                return Known(mechanism, username, known)
+        return None
 
 
 class _State(enum.Enum):
@@ -273,6 +287,8 @@ class Login:
         self._state = _State.NO_MECHANISM
         self._mechanism: Mechanism = "SCRAM-SHA-512"
         self._scram: ScramServer | None = None
+        self._known: Known | None = None
+        self._confirmed_s = 0.0
         self._lifetime_ms: int | None = None  # of the token
         self._knows_versions = False
         self._first_mechanism: Mechanism | None = None
@@ -309,6 +325,25 @@ class Login:
             raise PeerRejected(
                 "unauthenticated",
                 "its certificate has expired, or the files that verified it have changed: it has to connect again",
+            )
+
+    async def confirm(self) -> None:
+        """Look up the user again, at most every CONFIRM_S. Users that cannot be read change nothing.
+
+        Raises:
+            PeerRejected: the user was removed, or has another password.
+        """
+        if self._known is None or _now_s() < self._confirmed_s + CONFIRM_S:
+            return
+        self._confirmed_s = _now_s()
+        try:
+            async with asyncio.timeout(VALIDATION_S):
+                found = await self._authentication.verifier(self._known.mechanism, self._known.username)
+        except (KactlError, TimeoutError):
+            return
+        if found != self._known.verifier:
+            raise PeerRejected(
+                "unauthenticated", "its user was removed or has another password: it has to log in again"
             )
 
     def on_handshake(self, values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -360,7 +395,9 @@ class Login:
         username = scram.begin(message)
         self._scram = scram
         self._state = _State.CHALLENGED
-        return scram.challenge(await self._authentication.verifier(mechanism, username))
+        known = await self._authentication.verifier(mechanism, username)
+        self._known = None if known is None else Known(mechanism, username, known)
+        return scram.challenge(known)
 
     async def _plain(self, message: bytes) -> str:
         try:
@@ -369,7 +406,8 @@ class Login:
             raise SaslError("the message is not text") from None
         if len(parts) != _PLAIN_PARTS or not parts[1] or parts[0] not in ("", parts[1]):
             raise SaslError("the message is malformed, or wants another identity")
-        if not await self._authentication.is_password(parts[1], parts[2], self._host):
+        self._known = await self._authentication.matching(parts[1], parts[2], self._host)
+        if self._known is None:
             raise SaslError("wrong password")
         return parts[1]
 
@@ -391,6 +429,7 @@ class Login:
         self.principal = principal
         self._first_mechanism = self._mechanism
         self._state = _State.COMPLETE
+        self._confirmed_s = _now_s()
         self._scram = None
         lifetime_ms = self._authentication.lifetime_ms
         if self._lifetime_ms is not None:

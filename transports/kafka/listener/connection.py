@@ -177,6 +177,7 @@ class Connection:
     async def _one(self, head: Head) -> None:
         api = APIS.get(head.key)
         self._login.check(head.key, head.version)
+        await self._login.confirm()
         if self._login.is_pending and head.left > REQUEST_SIZE_MAX:
             raise PeerRejected(
                 "length", f"{head.left} bytes before the login, and at most {REQUEST_SIZE_MAX} are allowed"

@@ -16,9 +16,10 @@ from kactl.sasl.scram import Name
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener import authentication as authentication_module
 from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication
+from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.user_file import User, UserFile, decode, encode, is_name, read_users, write_users
 
-from .client import connected
+from .client import connected, request_class
 from .listener_stub import ControllerStub, listening
 from .test_logins import CREATED, PASSWORDS, UserTable, create_topics, log_in
 
@@ -248,6 +249,67 @@ async def test_clients_log_in_by_the_file(path: Path) -> None:
     failed = KioError.sasl_authentication_failed
     assert results == [KioError.none, failed, KioError.none, failed]
     assert created == {"new": 0}
+
+
+@pytest.mark.parametrize(
+    ("left", "ends"),
+    [
+        ([], True),
+        ([user("ops", "another password")], True),
+        ([user("ops", "file-secret"), user("new", "x")], False),
+    ],
+    ids=["removed", "with another password", "unchanged"],
+)
+async def test_connection_ends_with_its_user(
+    left: list[User], ends: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication_module, "CONFIRM_S", 0.0)
+    users = UserFile(path)
+    authentication = Authentication("SASL_PLAINTEXT", mechanisms=("SCRAM-SHA-256",), users=users)
+    security = ListenerSecurity(authentication, None, AclAuthorizer(super_users=["User:ops"]))
+    async with listening(ControllerStub(CREATED), security=security) as (_, port), connected(port) as client:
+        await log_in(client, "ops", "file-secret")
+        await client.ask(request_class(3, 1)(topics=()))
+
+        write_users(path, left)
+        await users.refresh()
+
+        if ends:
+            with pytest.raises((EOFError, ConnectionError)):
+                await client.ask(request_class(3, 1)(topics=()))
+        else:
+            await client.ask(request_class(3, 1)(topics=()))
+
+
+async def test_login_by_plain_ends_with_its_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication_module, "CONFIRM_S", 0.0)
+    users = UserFile(path)
+    login = Authentication("SASL_SSL", mechanisms=("PLAIN",), users=users).login("127.0.0.1", None)
+    login.on_handshake({"mechanism": "PLAIN"})
+    await login.on_authenticate({"auth_bytes": b"\0ops\0file-secret"})
+    await login.confirm()
+
+    write_users(path, [])
+    await users.refresh()
+
+    with pytest.raises(PeerRejected, match="its user was removed"):
+        await login.confirm()
+
+
+async def test_connection_outlasts_users_that_cannot_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication_module, "CONFIRM_S", 0.0)
+    users = UserTable()
+    authentication = Authentication("SASL_PLAINTEXT", mechanisms=MECHANISMS, users=users)
+    security = ListenerSecurity(authentication, None, AclAuthorizer(super_users=["User:admin"]))
+    async with listening(ControllerStub(CREATED), security=security) as (_, port), connected(port) as client:
+        await log_in(client, "admin", PASSWORDS["admin"])
+
+        async def unavailable(mechanism: Name, username: str) -> ScramVerifier | None:
+            raise StoreUnavailable("the users")
+
+        monkeypatch.setattr(users, "scram_verifier", unavailable)
+
+        await client.ask(request_class(3, 1)(topics=()))
 
 
 async def test_password_of_plain_is_checked_by_any_verifier_of_the_file(path: Path) -> None:
