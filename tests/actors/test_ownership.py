@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
@@ -38,6 +39,7 @@ class Cluster:
         self.followed: set[tuple[str, int]] = set()
         self.gate: dict[int, asyncio.Event] = {}
         self.poisoned: set[str] = set()  # partitions whose `prepare` fails
+        self.stubborn: dict[str, asyncio.Event] = {}  # partitions whose `lead` ignores its cancellation until it is set
         self.double: list[str] = []  # partitions that were led twice at one time
         self._stops: dict[int, asyncio.Event] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -62,6 +64,9 @@ class Cluster:
                     await asyncio.Event().wait()
                 finally:
                     del cluster.led[name, member]
+                    if name in cluster.stubborn:
+                        with anyio.CancelScope(shield=True):
+                            await cluster.stubborn[name].wait()
 
             async def follow(self, follower: object) -> None:
                 name = str(self.partition)
@@ -324,6 +329,39 @@ async def test_owner_that_resigns_is_replaced() -> None:
         await settle()
 
         assert cluster.owned == {2: 2}
+
+
+async def test_partition_that_no_member_can_serve_is_tried_again_and_affects_no_other() -> None:
+    async with open_cluster(1, 2) as cluster:
+        cluster.poisoned.add("jobs-0")
+        await cluster.create(6)
+        await cluster.clock.advance(300_000)
+        assert len(cluster.led) == 5
+        before = dict(cluster.led)
+
+        cluster.poisoned.clear()
+        await cluster.clock.advance(120_000)
+
+        assert len(cluster.led) == 6
+        assert before.items() <= cluster.led.items()
+        assert sorted(cluster.owned.values()) == [3, 3]
+
+
+async def test_call_that_was_stuck_leaves_nothing_to_reset() -> None:
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(2)
+        (name,) = (name for name, member in cluster.led if member == 1)
+        cluster.stubborn[name] = asyncio.Event()
+        await cluster.controller.drain(1)
+        await cluster.clock.advance(10_000)
+        cluster.stubborn.pop(name).set()
+        await cluster.clock.advance(5_000)
+        assert cluster.owned == {2: 2}
+
+        await cluster.controller.restore(1)
+        await cluster.clock.advance(JOIN_MS + 10_000)
+
+        assert cluster.owned == {1: 1, 2: 1}
 
 
 async def test_partition_that_a_member_cannot_serve_is_owned_by_another() -> None:

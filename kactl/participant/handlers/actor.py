@@ -452,6 +452,10 @@ class PartitionActor:
         self._failures.report(order.leader_epoch, ReplicaStatus.STUCK, detail)
         await self._calls.wait_for_stuck()
         self.state = HandlerState.ERROR
+        if self._environment.heals(self.name):
+            log.warning("the stuck call of the handler of %s has ended, and it is used again", self.name)
+            self.reset()
+            return
         log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
         self._failures.report(
             order.leader_epoch, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended"

@@ -3,6 +3,7 @@
     failure ──FAILED, NOT_READY──▶ back-off ──READY──▶ no failure
        └──fourth in a row──▶ ERROR ──reset, deletion, next registration──▶ no failure
 
+Handlers of ownership topics are called again after any number of failures: nothing is lost by trying.
 `PartitionActor` carries out no order to lead during a back-off. In ERROR it only carries out stops.
 """
 
@@ -25,6 +26,8 @@ log = logger(__name__)
 
 # After each failure in a row; the next one is permanent.
 BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
+# The longest pause where none is permanent.
+BACKOFF_MS_MAX: Final = 60_000
 # A deletion that is made again would otherwise block the event loop, if it is never ready.
 NOT_READY_MS_MIN: Final = 100
 # No other report follows them by itself, so that they are repeated to each new controller.
@@ -81,7 +84,10 @@ class HandlerFailures:
 
     def is_final(self, error: Exception) -> bool:
         """Whether the handler is in ERROR after a failure: it was before, or it has failed too often."""
-        return self._lasting is not None or (self._count == len(BACKOFFS_MS) and not isinstance(error, NotReady))
+        if self._lasting is not None:
+            return True
+        is_last = self._count >= len(BACKOFFS_MS) and not self._environment.heals(self._name)
+        return is_last and not isinstance(error, NotReady)
 
     def add(self, leader_epoch: int, what: str, error: Exception) -> None:
         """Report a failure, and begin a back-off unless the failure is final.
@@ -112,7 +118,7 @@ class HandlerFailures:
         else:
             failed.add(logging.ERROR, error, "%s of the handler of %s has failed", what, self._name)
             self.report(leader_epoch, ReplicaStatus.FAILED, detail)
-            self._begin_back_off(leader_epoch, BACKOFFS_MS[self._count])
+            self._begin_back_off(leader_epoch, min(BACKOFFS_MS[0] << min(self._count, 16), BACKOFF_MS_MAX))
             self._count += 1
 
     def _begin_back_off(self, leader_epoch: int, delay_ms: float) -> None:
