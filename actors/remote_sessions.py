@@ -257,9 +257,14 @@ class RemoteSessions:
                 continue
             stored = await self._store.broker(request.broker)
             if stored is not None and stored.epoch == session.epoch:
-                raise BrokerIdTaken(request.broker)
+                raise self._taken(session)
             self._remove(term, session, REMOVED)
         raise StoreError(f"the registration of broker {request.broker} keeps changing")
+
+    def _taken(self, session: RemoteSession) -> BrokerIdTaken:
+        ends_ms = max(0, session.ends_ns - self._clock.lease_ns()) // NS_PER_MS
+        renewed_ms = max(0, session.timeout_ms - ends_ms) if session.heard else None
+        return BrokerIdTaken(session.broker, renewed_ms=renewed_ms, ends_ms=ends_ms)
 
     async def _begin_session(self, term: SessionTerm, request: Register) -> SessionAnswer:
         self._check_peer(term, request)

@@ -73,7 +73,7 @@ STOP_TIMEOUT_S: Final = 5
 RESTART_PAUSE_MS: Final = 1000
 
 
-class Controller(Commands, Queries):
+class Controller(Commands, Queries, forks.OfOneProcess):
     """A controller instance: contests for the controllership, and controls the cluster while it has it.
 
         async with kactl.Controller(node_id=1) as controller:
@@ -214,6 +214,7 @@ class Controller(Commands, Queries):
         self._spectators = Spectators(self.loop, self.cluster, history=self.history, store=self.store, clock=self.clock)
         self._network_transport: Transport | None = None
         self._stack: BlockStack | None = None
+        self._was_entered = False
         self._home = forks.home()
         self.telemetry.observe(
             readings(self.loop, self.partitions, self.replicas, self.channels, self.sessions, self.topic_settings)
@@ -230,11 +231,29 @@ class Controller(Commands, Queries):
         self.telemetry.close()
 
     async def __aenter__(self) -> Self:
-        if self._stack is not None:
+        await self._open(interrupts=True)
+        return self
+
+    async def start(self) -> None:
+        """Run until `aclose`, which any task may call: for programs that cannot keep a block open, such as notebooks,
+        fixtures and the hooks of frameworks. If it fails, nothing has to be closed."""
+        await self._open(interrupts=False)
+
+    async def aclose(self) -> None:
+        """Stop, as at the end of a block. Does nothing if the instance is not open.
+
+        Raises:
+            ControllerFailed: a bug has ended the instance.
+        """
+        await self.__aexit__(None, None, None)
+
+    async def _open(self, *, interrupts: bool) -> None:
+        if self._was_entered:
             self._home.check(f"controller {self.node_id}")
             raise IllegalState(
                 f"controller {self.node_id} has been entered before: make a new Controller for each block"
             )
+        self._was_entered = True
         self._home = forks.share(self)
         async with BlockStack("the controller") as stack:
             stack.callback(self.telemetry.close)
@@ -243,7 +262,9 @@ class Controller(Commands, Queries):
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
             self._network_transport = await stack.enter_async_context(self.network.controller_side(self))
-            tasks = await stack.enter_async_context(Background("an actor of the controller", failed=ControllerFailed))
+            tasks = await stack.enter_async_context(
+                Background("an actor of the controller", failed=ControllerFailed, interrupts=interrupts)
+            )
             for actor in (self.partitions, self.replicas):
                 tasks.start_soon(actor.run, name=actor.name)
             tasks.start_soon(self.sessions.run, name="sessions of participants")
@@ -252,14 +273,12 @@ class Controller(Commands, Queries):
             self._put(Started())
             self._stack = stack.pop_all()
         self.is_open = True
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._stack is not None
-        self.is_open = False
-        return await self._stack.__aexit__(kind, error, trace)
+        stack, self._stack, self.is_open = self._stack, None, False
+        return None if stack is None else await stack.__aexit__(kind, error, trace)
 
     @property
     def hub(self) -> MemoryHub:

@@ -472,16 +472,33 @@ class StoreDamaged(StoreError):
 
 
 class BrokerIdTaken(StoreError):
-    """Another live session has registered this broker id."""
+    """Another live session has registered this broker id.
+
+    Attributes:
+        renewed_ms: how long ago that session was renewed.
+        ends_ms: how long it lasts if it is not renewed. None, as of the other: not known.
+        is_alive: whether its process has renewed it while this one waited.
+    """
 
     remedy = Remedy.RETRY
     http_status = 409
 
-    def __init__(self, broker: int) -> None:
-        super().__init__(
-            f"broker id {broker} is registered by another session: stop that process, or wait until its session ends"
-        )
+    def __init__(
+        self, broker: int, *, renewed_ms: int | None = None, ends_ms: int | None = None, is_alive: bool = False
+    ) -> None:
+        if is_alive:
+            reason = (
+                "is used by another process, which is alive: give each process an id of its own, or a name "
+                "(Participant(name=...)), or none of both, or stop that process"
+            )
+        else:
+            reason = "is registered by another session: stop that process, or wait until its session ends"
+            reason += "" if ends_ms is None else f", in {ends_ms / 1000:.1f} s if nothing renews it"
+        super().__init__(f"broker id {broker} {reason}")
         self.broker = broker
+        self.renewed_ms = renewed_ms
+        self.ends_ms = ends_ms
+        self.is_alive = is_alive
 
 
 class BrokerUnreachable(KactlError):

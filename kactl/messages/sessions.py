@@ -25,7 +25,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import KactlError
+from kactl.errors import BrokerIdTaken, KactlError
 from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
 
 # An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
@@ -145,14 +145,19 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
         error: name of the class in `kactl.errors`.
         reason: the text of the error.
         seq: of the heartbeat that was refused; 0 for another request.
+        renewed_ms, ends_ms: see `BrokerIdTaken`.
     """
 
     error: _Text
     reason: str
     seq: int = 0
+    renewed_ms: int | None = None
+    ends_ms: int | None = None
 
     @classmethod
     def of(cls, error: KactlError) -> "Refused":
+        if isinstance(error, BrokerIdTaken):
+            return cls("BrokerIdTaken", str(error), renewed_ms=error.renewed_ms, ends_ms=error.ends_ms)
         return cls(type(error).__name__, str(error))
 
 

@@ -117,7 +117,7 @@ class ListenerCalls:
             Exception: what it raised.
         """
         assert self._start is not None
-        phase = Phase(lambda: pending, self._signal.set)
+        phase = Phase(lambda: pending, self._signal.set, f"a call of the listener for {name}", is_last=True)
         self._start(phase.run)
         in_time = False
         try:

@@ -11,7 +11,6 @@ If a participant was paused for longer than its session's timeout, its registrat
 calls the listener's `stopped` for every replica, and registers again with a higher broker epoch.
 """
 
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -28,10 +27,11 @@ from kactl.messages.arguments import AnyPartition
 from kactl.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.runtime import forks
-from kactl.runtime.background import Background, BlockStack, ShieldedTasks, raise_alone
+from kactl.runtime.background import Background, BlockStack, raise_alone
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Session, Store
+from kactl.stores.opening import opened
 
 from . import wiring
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
@@ -64,7 +64,7 @@ _LINK_POLL_MS: Final = 20
 WEIGHT_MAX: Final = 1_000
 
 
-class Participant(TopicRequests, Views):
+class Participant(TopicRequests, Views, forks.OfOneProcess):
     """A participant in this process: a handler leads the partitions that the controller gives to it.
 
         class Shard(kactl.PartitionHandler):
@@ -79,8 +79,8 @@ class Participant(TopicRequests, Views):
 
     Args:
         broker_id: not negative, and not used by another broker.
-        store: where the broker registers in a session. None: it registers with the active controller, and has its
-            session there.
+        store: where the broker registers in a session. It is opened and closed with the participant, unless it is open.
+            None: the participant registers with the active controller, and has its session there.
         hub: the network of this process, which the participant shares with the controllers and other participants.
         network: any other network, in place of `hub`.
         controllers: addresses of the controllers, `host:port`, for a network that does not know them.
@@ -180,7 +180,7 @@ class Participant(TopicRequests, Views):
         )
         self._on_lease_event = on_lease_event
         self._rng = random.SystemRandom() if rng is None else rng
-        self._incarnations = self._new_incarnations()
+        self._incarnations: Iterator[bytes] = iter(())  # since the last entry
         self._metrics = LeaseMetrics()
         self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -227,29 +227,48 @@ class Participant(TopicRequests, Views):
     ) -> bool | None:
         return await self.leave(kind, error, trace)
 
-    async def open(self) -> None:
-        """Prepare for `start`, without any I/O; the same task has to call `close`."""
-        if self._home.left and self._stack is None:
-            # Made before a fork: each child needs registrations of its own, also if `rng` was copied.
-            self._home, self._incarnations = forks.home(), incarnation_ids(os.urandom(START_BYTES))
-        self._home.check(f"participant {self.id}")
+    async def open(self, *, interrupts: bool = True) -> None:
+        """Prepare for `start`: open the store, and no connection to a controller.
+
+        Args:
+            interrupts: whether a bug that ends the participant cancels the calling task.
+        """
         if self._stack is not None:
+            self._home.check(f"participant {self.id}")
             raise IllegalState(f"participant {self.id} is already open: use one object for each block")
-        stack = BlockStack(f"participant {self.id}")
+        if self._home.left:
+            # Made before a fork: each child needs registrations of its own, also if `rng` was copied.
+            self._home, self._rng = forks.home(), random.SystemRandom()
+        # Nothing of an earlier entry, or of another process, may be taken for this one.
+        self._incarnations = self._new_incarnations()
+        self._stack = stack = BlockStack(f"participant {self.id}")
+        try:
+            await self._open(stack, interrupts=interrupts)
+        except BaseException as error:
+            self._stack = None
+            await stack.__aexit__(type(error), error, error.__traceback__)
+            raise
+
+    async def _open(self, stack: BlockStack, *, interrupts: bool) -> None:
         if self._hosting is not None:
             self._hosting.watchdog.check()
             stack.callback(self._hosting.watchdog.stop)
+        if self._store is not None:
+            await stack.enter_async_context(opened(self._store))
         # The registration ends first, and stops the application, whose calls must not be cancelled before.
-        calls = await stack.enter_async_context(ShieldedTasks(f"the application of participant {self.id}"))
+        calls = await stack.enter_async_context(
+            Background(f"the application of participant {self.id}", interrupts=interrupts, end_s=CLOSE_S)
+        )
         self._calls.open(calls.start_soon)
         if self._hosting is not None:
             self._hosting.open(calls.start_soon)
-        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
-        self._stack = stack
+        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}", interrupts=interrupts))
 
-    async def close(self) -> None:
-        """Stop for good; the participant has to be opened again before it can start."""
+    async def aclose(self) -> None:
+        """Stop for good, as at the end of a block. Does nothing if the participant is not open."""
         await self.leave(None, None, None)
+
+    close = aclose
 
     async def leave(
         self,
@@ -265,13 +284,16 @@ class Participant(TopicRequests, Views):
         Args:
             shutdown_attempts: overrides the value passed to the constructor.
         """
-        if self._stack is None:
-            return False
-        stack, self._stack, self._tasks = self._stack, None, None
+        if self._stack is None or self._tasks is None:
+            return False  # it is closed, or being closed
+        stack, self._tasks = self._stack, None
         attempts = self._shutdown_attempts if shutdown_attempts is None else shutdown_attempts
         if not self._home.left:
             stack.push_async_callback(self._shut_down, attempts)
-        return await stack.__aexit__(kind, error, trace)
+        try:
+            return await stack.__aexit__(kind, error, trace)
+        finally:
+            self._stack = None
 
     async def _shut_down(self, attempts: int) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):
@@ -283,14 +305,25 @@ class Participant(TopicRequests, Views):
     async def start(self) -> None:
         """Register and serve. Returns as soon as the broker is registered, or at once if it runs already.
 
+        It is for programs that cannot keep a block open, such as notebooks, fixtures and the hooks of frameworks: any
+        task may call it, and `aclose` at the end. If it fails, nothing has to be closed.
+
         If the id has an earlier registration, this waits until it expires.
 
         Raises:
             BrokerIdTaken, StoreError, ControllerUnreachable: see `__aenter__`.
         """
+        if self._stack is None:
+            await self.open(interrupts=False)
+            try:
+                await self.start()
+            except BaseException as error:
+                await self.leave(type(error), error, error.__traceback__)
+                raise_alone(error)
+            return
         self._home.check(f"participant {self.id}")
         if self._tasks is None:
-            raise IllegalState(f"participant {self.id} cannot start: enter it first (async with participant: ...)")
+            raise IllegalState(f"participant {self.id} cannot start: another task is opening or closing it")
         if not self._runs:
             self._started_before = True
             self._pause.resume()

@@ -8,6 +8,7 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import (
+    BrokerIdTaken,
     ControllerUnreachable,
     EndpointUnreachable,
     KactlError,
@@ -42,6 +43,8 @@ LINK_MS: Final = 2_000
 RETRY_MS: Final = 500
 # The same over one link, which opens within milliseconds. An election takes longer.
 LINK_RETRY_MS: Final = 50
+# How much later than its process a renewal may end.
+_ARRIVAL_MS: Final = 1_000
 # Time limit of each request at the end, in case the controller or the store hangs; the session then expires.
 CLOSE_S: Final = 5.0
 # Failures that may be over at the next attempt, or are by the end of an operator's work.
@@ -105,10 +108,19 @@ class Registrar:
             BadRequest: the session that was granted is too short for the margin of the lease.
         """
         reason: KactlError | None = None
+        refused_ms: float | None = None  # when the id was first found to be taken
         while True:
             await self._pause.wait_open()
             try:
                 return await self._try(self._make(), patience)
+            except BrokerIdTaken as error:
+                now_ms = self._clock.monotonic_ms()
+                refused_ms = now_ms if refused_ms is None else refused_ms
+                taken = _judged(error, waited_ms=now_ms - refused_ms)
+                if at_start and taken.is_alive:
+                    raise taken from None
+                reason = taken
+                patience.failed(taken, ends_ms=taken.ends_ms or 0)
             except _FAILURES as error:
                 if at_start and _is_permanent(error):
                     raise
@@ -202,6 +214,14 @@ class Registrar:
 
     def _extend_watchdog(self, pacemaker: Pacemaker, bound_ns: int) -> None:
         self._watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
+
+
+def _judged(error: BrokerIdTaken, *, waited_ms: float) -> BrokerIdTaken:
+    """Returns the error with whether the other process is alive: it has renewed its session lately, while this one
+    waited. What a process has sent before it was killed may arrive for a while."""
+    if error.renewed_ms is None or error.renewed_ms >= waited_ms - _ARRIVAL_MS:
+        return error
+    return BrokerIdTaken(error.broker, renewed_ms=error.renewed_ms, ends_ms=error.ends_ms, is_alive=True)
 
 
 def _is_permanent(error: KactlError) -> bool:

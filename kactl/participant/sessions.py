@@ -168,7 +168,7 @@ def _error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
     """Returns the error of an answer that is not the wanted one."""
     match answer:
         case Refused(error="BrokerIdTaken"):
-            return BrokerIdTaken(request.broker)
+            return BrokerIdTaken(request.broker, renewed_ms=answer.renewed_ms, ends_ms=answer.ends_ms)
         case Refused(error="SessionExpired", reason=reason):
             return SessionExpired(reason)
         case Refused(error="EndpointUnreachable", reason=reason) if isinstance(request, Register) and request.peer:

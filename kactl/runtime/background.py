@@ -19,20 +19,35 @@ KeyboardInterrupt and SystemExit are never reduced to a note: raised by a backgr
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
-from kactl.errors import KactlError
+from kactl.errors import IllegalState, KactlError
 
 from . import forks
 from .logs import logger
 
 log = logger(__name__)
+
+# The event loop itself has weak references only.
+_hosts: Final[set["asyncio.Task[None]"]] = set()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Returns the running event loop. Raises IllegalState under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise IllegalState(
+            "kactl runs in an event loop of asyncio, and none is running here: under trio it cannot be used (in tests "
+            "with anyio's plug-in, define a fixture anyio_backend that returns 'asyncio')"
+        ) from None
 
 
 class Background:
@@ -41,103 +56,119 @@ class Background:
         async with Background("the Kafka listener") as tasks:
             tasks.start_soon(...)
 
+    The tasks run beside the block: in a task of their own, which the block starts and ends. So the block may be left in
+    another task than it was entered in, as by fixtures of pytest and cells of notebooks. A cancellation of the block
+    reaches the tasks at its end only, when what needs them has been closed in order.
+
     Args:
         owner: name of the owner of the tasks, for log lines and notes.
         failed: returns the exception that leaves the block in place of the failure of a task, which is its cause.
+        interrupts: whether the failure of a task cancels the task that has entered the block.
+        end_s: how long the block waits for the end of its tasks; None for ever. Later ones are logged and left alone.
     """
 
-    def __init__(self, owner: str, *, failed: Callable[[BaseException], Exception] | None = None) -> None:
+    def __init__(
+        self,
+        owner: str,
+        *,
+        failed: Callable[[BaseException], Exception] | None = None,
+        interrupts: bool = True,
+        end_s: float | None = None,
+    ) -> None:
         self._owner = owner
         self._failed = failed
-        self._tasks = anyio.create_task_group()
+        self._interrupts = interrupts
+        self._interrupted = False
+        self._end_s = end_s
+        self._ends = asyncio.Event()
 
     async def __aenter__(self) -> anyio.abc.TaskGroup:
-        self._loop = asyncio.get_running_loop()
+        self._loop = event_loop()
+        self._block = asyncio.current_task()
+        entered: asyncio.Future[anyio.abc.TaskGroup] = self._loop.create_future()
+        self._host = self._loop.create_task(self._run(entered), name=f"tasks of {self._owner}")
+        _hosts.add(self._host)
+        self._host.add_done_callback(self._over)
         forks.share(self)
-        return await self._tasks.__aenter__()
+        try:
+            self._tasks = await entered
+        except BaseException:
+            self._host.cancel()
+            raise
+        return self._tasks
+
+    async def _run(self, entered: "asyncio.Future[anyio.abc.TaskGroup]") -> None:
+        async with anyio.create_task_group() as tasks:
+            if not entered.done():
+                entered.set_result(tasks)
+            try:
+                await self._ends.wait()
+            except asyncio.CancelledError:
+                self._interrupt()
+                raise
+            tasks.cancel_scope.cancel()
+
+    def _interrupt(self) -> None:
+        """A task has failed, or the event loop ends: end the block."""
+        block = self._block
+        if self._interrupts and not self._interrupted and block is not None and not block.done():
+            self._interrupted = True
+            block.cancel()
+
+    def _over(self, host: "asyncio.Task[None]") -> None:
+        _hosts.discard(host)
+        if not (host.cancelled() or self._interrupted or self._ends.is_set()) and (error := host.exception()):
+            log.error("%s has failed, which is raised when it is closed: %r", self._owner, error, exc_info=error)
 
     def _abandon(self) -> None:
         """See `kactl.runtime.forks`: the tasks end, if the child uses the event loop at all."""
-        self._loop.call_soon(self._tasks.cancel_scope.cancel)
+        self._loop.call_soon(self._ends.set)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._tasks.cancel_scope.cancel()
+        self._ends.set()
+        cancelled = await self._join()
+        failure = None if not self._host.done() or self._host.cancelled() else self._host.exception()
+        if isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+            failure = failure.exceptions[0]
         own = None if isinstance(error, asyncio.CancelledError) else error
-        failure: BaseException
-        try:
-            if own is None:
-                # A cancellation has to pass the group, which knows whether it was the group's own.
-                return bool(await self._tasks.__aexit__(kind, error, trace))
-            await self._tasks.__aexit__(None, None, None)
-            return False
-        except BaseExceptionGroup as group:
-            failure = group.exceptions[0] if len(group.exceptions) == 1 else group
-        except asyncio.CancelledError as raised:
-            if raised is error:
-                return False  # see `BlockStack`
-            raise
-        if own is None:
+        if failure is not None and own is None:
             if self._failed is not None and isinstance(failure, Exception):
                 raise self._failed(failure) from failure
             _raise_unchanged(failure)
-        if not isinstance(failure, Exception):
-            raise failure
-        _attach(own, failure, self._owner)
+        if failure is not None and own is not None:
+            if not isinstance(failure, Exception):
+                raise failure
+            _attach(own, failure, self._owner)
+        if cancelled is not None:
+            raise cancelled
+        if own is not None:
+            await anyio.lowlevel.checkpoint_if_cancelled()
         return False
 
-
-class ShieldedTasks:
-    """Tasks that are cancelled when the block ends, and not when it is cancelled from outside.
-
-    A cancellation reaches the block and all tasks around it at once. What ends these tasks in order is closed before
-    the block ends.
-
-    Args:
-        owner: name of the owner of the tasks, for log lines and notes.
-    """
-
-    def __init__(self, owner: str) -> None:
-        self._background = Background(owner)
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._scopes: set[anyio.CancelScope] = set()
-        self._has_ended = False
-
-    async def __aenter__(self) -> Self:
-        self._tasks = await self._background.__aenter__()
-        self._loop = asyncio.get_running_loop()
-        forks.share(self)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        self._cancel()
-        return await self._background.__aexit__(kind, error, trace)
-
-    def _cancel(self) -> None:
-        self._has_ended = True
-        for scope in self._scopes:
-            scope.cancel()
-
-    def _abandon(self) -> None:
-        """See `Background._abandon`."""
-        self._loop.call_soon(self._cancel)
-
-    def start_soon(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
-        """Start a task. Its first step runs even if the block ends before it."""
-
-        async def run() -> None:
-            with anyio.CancelScope(shield=not self._has_ended) as scope:
-                self._scopes.add(scope)
+    async def _join(self) -> asyncio.CancelledError | None:
+        """Wait for the end of all tasks. Returns a cancellation of this task meanwhile that was not `_interrupt`."""
+        cancelled: asyncio.CancelledError | None = None
+        until_s = None if self._end_s is None else self._loop.time() + self._end_s
+        with anyio.CancelScope(shield=True):
+            while not self._host.done():
+                rest_s = None if until_s is None else until_s - self._loop.time()
+                if rest_s is not None and rest_s <= 0:
+                    log.error("%s ignores its cancellation, and is left alone: restart the process", self._owner)
+                    break
                 try:
-                    await main()
-                finally:
-                    self._scopes.discard(scope)
-
-        assert self._tasks is not None
-        self._tasks.start_soon(run)
+                    await asyncio.wait([self._host], timeout=rest_s)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+            if self._interrupted and self._block is asyncio.current_task() and self._block is not None:
+                try:
+                    await asyncio.sleep(0)  # the cancellation may not have arrived yet
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                if not self._block.uncancel():
+                    cancelled = None
+        return cancelled
 
 
 class BlockStack(AsyncExitStack):
@@ -179,6 +210,10 @@ class BlockStack(AsyncExitStack):
         moved = super().pop_all()
         moved._owner = self._owner
         return moved
+
+    async def __aenter__(self) -> Self:
+        event_loop()
+        return await super().__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /

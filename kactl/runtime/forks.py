@@ -35,22 +35,35 @@ class Shared(Protocol):
 
 
 class Home:
-    """The process that objects belong to.
+    """The process that objects belong to."""
 
-    Attributes:
-        left: in a process that was forked from it.
-    """
-
-    __slots__ = ("left", "pid")
+    __slots__ = ("_left", "pid")
 
     def __init__(self) -> None:
-        self.left = False
+        self._left = False
         self.pid = os.getpid()
+
+    @property
+    def left(self) -> bool:
+        """Whether this is a process that was forked from it, also by code that is not Python's."""
+        return self._left or os.getpid() != self.pid
+
+    def leave(self) -> None:
+        """This is a child, whose id may be the same in a PID namespace of its own."""
+        self._left = True
 
     def check(self, owner: str) -> None:
         """Raises ProcessForked if this process was forked from the one of the owner."""
         if self.left:
             raise ProcessForked(owner, self.pid)
+
+
+class OfOneProcess:
+    """An object that is neither copied nor sent to another process: both would have the same identity."""
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(f"a {kind} cannot be copied or sent to another process: make another {kind} there")
 
 
 class Gone:
@@ -82,7 +95,7 @@ def home() -> Home:
     if not _process.is_registered:
         os.register_at_fork(after_in_child=_begin_child)
         _process.is_registered = True
-    if _process.home is None:
+    if _process.home is None or _process.home.left:
         _process.home = Home()
     return _process.home
 
@@ -133,7 +146,7 @@ def _begin_child() -> None:
     _process.shared.clear()
     _process.loops.clear()
     if left is not None:
-        left.left = True
+        left.leave()
     for loop in loops:
         _keep_selector(loop)
     for owner in shared:

@@ -67,9 +67,13 @@ class Patience:
                 self.failed(error)
             await self._clock.sleep_ms(_PAUSE_MS)
 
-    def failed(self, error: KactlError) -> None:
-        """Log an error, or raise it if the time is over."""
-        if self.rest_ms <= 0:
+    def failed(self, error: KactlError, *, ends_ms: float = 0) -> None:
+        """Log an error, or raise it if the time is over.
+
+        Args:
+            ends_ms: when the error will be over by itself, which is waited for whatever the limit.
+        """
+        if self.rest_ms <= 0 and ends_ms <= 0:
             raise error
         waited_ms = self._clock.monotonic_ms() - self._began_ms
         if waited_ms >= self._log_ms:

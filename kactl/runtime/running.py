@@ -1,6 +1,7 @@
 """Run an asynchronous program until it ends, or a signal ends it in order.
 
-    first SIGINT or SIGTERM     `main` is cancelled: its blocks hand over leaderships and close sessions
+    first SIGINT or SIGTERM     `main` is cancelled: its blocks hand over leaderships and close sessions. What delays
+                                the end is written to stderr every 5 s, with its line
     second one                  the process exits at once, with 128 and the number of the signal
 
 The signals are those of a terminal and of service managers (systemd, Docker, Kubernetes). As process 1 of a container a
@@ -9,8 +10,10 @@ program without handlers would ignore them.
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import os
+import queue
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +22,8 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 
-from . import forks
+from . import delays, forks
+from .escaping import escaped
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -27,6 +31,9 @@ Ts = TypeVarTuple("Ts")
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 # Added to the number of a signal, as a shell does.
 EXIT_CODE: Final = 128
+REPORT_S: Final = 5
+# An event loop that does not run anything for this long is blocked.
+BLOCKED_S: Final = 1.0
 
 
 def run(main: Callable[[*Ts], Awaitable[T]], *args: *Ts, uvloop: bool = False) -> T | None:
@@ -34,8 +41,10 @@ def run(main: Callable[[*Ts], Awaitable[T]], *args: *Ts, uvloop: bool = False) -
 
         kactl.run(main, *sys.argv[1:])
 
-    A signal cancels `main`. The program then ends as if `main` had returned: with exit code 0 and without a traceback,
-    which systemd and Kubernetes take for a success. A second signal ends the process at once, if `main` does not end.
+    A signal cancels `main`, and is reported in one line. The program then ends as if `main` had returned: with exit
+    code 0 and without a traceback, which systemd and Kubernetes take for a success. A second signal ends the process at
+    once. What delays the end is reported every 5 s: the handler and the line at which it waits.
+
     A signal that is ignored when this is called stays ignored, as under `nohup`. Handlers are restored at the end. In a
     thread other than the main one no signal is handled.
 
@@ -57,6 +66,11 @@ class _Stop:
         self._received = False
         self._cancel: Callable[[], object] = lambda: None
         self._before: dict[signal.Signals, Any] = {}
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._context: contextvars.Context | None = None  # of the event loop, by which anyio knows it
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:
@@ -68,13 +82,19 @@ class _Stop:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._before[number] = signal.signal(number, self._handle)
         forks.share(self)
+        # Not started by a signal, which may have interrupted the start of another thread.
+        threading.Thread(target=self._watch, args=(threading.get_ident(),), name="kactl signals", daemon=True).start()
         try:
             yield
         finally:
+            self._ended.set()
+            self._begun.set()
             self._restore()
 
     async def run(self, main: Callable[[], Awaitable[T]]) -> T | None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        self._main = asyncio.current_task()
+        self._context = contextvars.copy_context()
         with anyio.CancelScope() as scope:
             self._cancel = functools.partial(loop.call_soon_threadsafe, scope.cancel)
             try:
@@ -88,7 +108,31 @@ class _Stop:
         if self._received:
             os._exit(EXIT_CODE + number)
         self._received = True
+        name = signal.Signals(number).name
+        _write(f"{name}: the program ends in order; a second signal ends it at once")
+        self._begun.set()
         self._cancel()
+
+    def _watch(self, looped: int) -> None:
+        """Report what delays the end, in a thread of its own, as the event loop may be blocked.
+
+        Args:
+            looped: the thread of the event loop.
+        """
+        self._begun.wait()
+        waited_s = 0
+        while not self._ended.wait(REPORT_S):
+            waited_s += REPORT_S
+            _write(f"the program has not ended after {waited_s} s: {'; '.join(self._delays(looped))}")
+
+    def _delays(self, looped: int) -> list[str]:
+        answer: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+        loop, main = self._loop, self._main
+        if loop is not None and main is not None:
+            with contextlib.suppress(RuntimeError, queue.Empty):  # it is closed, or blocked
+                loop.call_soon_threadsafe(lambda: answer.put(delays.listed(main)), context=self._context)
+                return answer.get(timeout=BLOCKED_S)
+        return [f"the event loop is blocked, {delays.blocked(looped)}"]
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -98,3 +142,9 @@ class _Stop:
     def _abandon(self) -> None:
         """See `kactl.runtime.forks`: `multiprocessing` ends its processes by SIGTERM."""
         self._restore()
+
+
+def _write(text: str) -> None:
+    """Write a line to stderr. The file of Python may be in use where a signal arrives."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"kactl: {escaped(text)}\n".encode(errors="replace"))

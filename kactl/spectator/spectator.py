@@ -49,7 +49,7 @@ CHANGES_AT_ONCE: Final = 1_000
 _FOREVER_MS: Final = 2**31
 
 
-class Spectator:
+class Spectator(forks.OfOneProcess):
     """Routing table of a program that hosts no partitions.
 
         network = kactl.TcpNetwork(controllers=["10.0.0.1:7373"])
@@ -98,6 +98,7 @@ class Spectator:
         self._changed = asyncio.Event()
         self._link: SpectatorLink | None = None
         self._stack: BlockStack | None = None
+        self._is_entered = False
         self._home = forks.home()
 
     # -- life
@@ -108,25 +109,37 @@ class Spectator:
         self._table = self._link = gone
 
     async def __aenter__(self) -> Self:
-        if self._stack is not None:
+        await self._open(interrupts=True)
+        return self
+
+    async def start(self) -> None:
+        """Follow the controller until `aclose`, which any task may call: for programs that cannot keep a block open."""
+        await self._open(interrupts=False)
+
+    async def aclose(self) -> None:
+        """Stop, as at the end of a block. Does nothing if the spectator is not open."""
+        await self.__aexit__(None, None, None)
+
+    async def _open(self, *, interrupts: bool) -> None:
+        if self._is_entered:
             self._home.check("the spectator")
             raise IllegalState("the spectator has been entered before: make a new Spectator for each block")
+        self._is_entered = True
         self._home = forks.share(self)
         assert self._network is not None, "checked by the constructor"
         async with BlockStack("the spectator") as stack:
             opened = self._network.spectator_side(controllers=self._controllers)
             self._link = await stack.enter_async_context(opened)
-            tasks = await stack.enter_async_context(Background("the spectator"))
+            tasks = await stack.enter_async_context(Background("the spectator", interrupts=interrupts))
             tasks.start_soon(self._follow)
             tasks.start_soon(self._poll)
             self._stack = stack.pop_all()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._stack is not None, "the block was entered"
-        return await self._stack.__aexit__(kind, error, trace)
+        stack, self._stack = self._stack, None
+        return None if stack is None else await stack.__aexit__(kind, error, trace)
 
     async def wait_ready(self, *, timeout_ms: int = 30_000) -> Version:
         """Wait until there is a table. Returns its version.

@@ -380,7 +380,7 @@ async def test_registration_ends_with_the_controllership() -> None:
         assert cluster.registered() == {}
 
 
-async def test_second_participant_with_an_id_waits_for_the_time_of_a_start() -> None:
+async def test_second_participant_with_an_id_is_refused_once_the_first_is_alive() -> None:
     async with open_cluster() as cluster:
         await cluster.join(1)
         failures: list[BaseException] = []
@@ -394,10 +394,27 @@ async def test_second_participant_with_an_id_waits_for_the_time_of_a_start() -> 
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(enter)
-            await cluster.advance(5 * T - 1_000)
-            assert failures == []
-            await cluster.advance(2_000)
+            await cluster.advance(T)
+            assert [str(failure) for failure in failures if "which is alive: give each" in str(failure)]
         assert len(failures) == 1
+
+
+async def test_former_session_is_waited_for_longer_than_a_start_takes() -> None:
+    """All participants of a host restart at once, while the controller is away."""
+    async with open_cluster() as cluster:
+        await cluster.ask(Register(1, FIRST, T))  # a process that is killed then
+        begun: list[int] = []
+
+        async def enter() -> None:
+            async with cluster.participant(1, start_timeout_ms=0) as participant:
+                begun.append(participant.epoch)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(enter)
+            await cluster.advance(T // 2)
+            assert not begun
+            await cluster.advance(2 * T)
+        assert begun
 
 
 async def test_id_of_a_session_with_the_store_is_refused() -> None:

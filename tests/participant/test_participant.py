@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState, StoreUnavailable
+from kactl.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
 from kactl.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
@@ -267,9 +267,15 @@ async def test_unconfirmed_registration_does_not_block_the_next_one() -> None:
         await participant.close()
 
 
-async def test_start_outside_of_a_block_raises(network: Network) -> None:
-    with pytest.raises(IllegalState, match="enter it first"):
-        await network.participant().start()
+async def test_start_outside_of_a_block_opens_the_participant(network: Network) -> None:
+    participant = network.participant()
+
+    await participant.start()
+    registered = await network.registered()
+    await participant.aclose()
+
+    assert registered == [participant.id]
+    assert await network.registered() == []
 
 
 async def test_error_of_the_block_is_raised_unchanged(network: Network) -> None:

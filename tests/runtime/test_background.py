@@ -14,7 +14,7 @@ import pytest
 import kactl
 from kactl.cli.serving import embedded
 from kactl.config.file import load
-from kactl.runtime.background import Background, BlockStack, ShieldedTasks
+from kactl.runtime.background import Background, BlockStack
 from kactl.state_change_log.keeper import as_json, kept
 from kactl.state_change_log.segments import Segments
 from kactl.telemetry.event_log import EventLog
@@ -351,7 +351,7 @@ async def test_shielded_task_is_cancelled_when_the_block_ends_and_not_before() -
 
     with anyio.CancelScope() as scope:
         async with BlockStack("test") as stack:
-            tasks = await stack.enter_async_context(ShieldedTasks("test"))
+            tasks = await stack.enter_async_context(Background("test"))
             stack.push_async_callback(end)
             tasks.start_soon(work)
             await anyio.wait_all_tasks_blocked()
@@ -370,7 +370,7 @@ async def test_shielded_task_that_was_not_begun_is_cancelled_when_the_block_ends
         await anyio.sleep_forever()
 
     with anyio.fail_after(60):
-        async with ShieldedTasks("test") as tasks:
+        async with Background("test") as tasks:
             tasks.start_soon(work)
 
     assert begun == ["work"]

@@ -10,7 +10,9 @@ import pytest
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken
+from tests.support.certificates import Authority
 from tests.support.etcd_server import EtcdServer, require_etcd
+from tests.support.processes import free_port
 from tests.support.zookeeper_fixtures import jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -179,3 +181,100 @@ def test_program_that_is_started_leaves_the_listener_of_its_parent_alone(loop: s
     )
 
     assert done.stdout == "accepted all\n", done.stderr
+
+
+# All objects that a module may make, before a server forks its workers.
+MADE_AT_IMPORT = """
+import os, sys, anyio, kactl
+folder, port = sys.argv[1:]
+tls = kactl.Tls(ca=f"{folder}/ca.pem", cert=f"{folder}/node.pem", key=f"{folder}/node.key")
+secret = b"a secret of 16 bytes"
+network = kactl.TcpNetwork(listen=f"127.0.0.1:{port}", secret=secret, limits=kactl.Limits())
+clients = kactl.TcpNetwork(controllers=[f"127.0.0.1:{port}"], secret=secret)
+store = kactl.SqliteStore(f"{folder}/kactl.db", session_timeout_ms=2_000)
+lease = kactl.LeaseConfig(watchdog="thread")
+controller = kactl.Controller(100, store=store, network=network)
+local = kactl.Participant(3, store=store, network=network, handler=kactl.PartitionHandler)
+nodes = [kactl.Participant(n, network=clients, handler=kactl.PartitionHandler, lease=lease) for n in (1, 2)]
+spectator = kactl.Spectator(network=clients)
+DONE = os.pipe()
+async def control():
+    tls.client_context(), tls.reload()
+    async with controller, local:
+        await anyio.to_thread.run_sync(os.read, DONE[0], 1)
+        await anyio.to_thread.run_sync(os.read, DONE[0], 1)
+        print("controller ends", flush=True)
+async def work(node):
+    async with node, spectator:
+        await node.ensure_topic(f"t{node.id}", assignment={0: [node.id]})
+        await spectator.wait_ready()
+        while spectator.leader(f"t{node.id}", 0) is None:
+            await anyio.sleep(0.05)
+        leader = None
+        while leader is None:
+            leader = node.leadership(f"t{node.id}-0")
+            await anyio.sleep(0.05)
+        leader.check()
+        print("worker", node.id, "leads", flush=True)
+        os.write(DONE[1], b"x")
+children = []
+for main in (control, lambda: work(nodes[0]), lambda: work(nodes[1])):
+    pid = os.fork()
+    if pid == 0:
+        anyio.run(main)
+        sys.stdout.flush()
+        os._exit(0)
+    children.append(pid)
+print(sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children), flush=True)
+"""
+
+
+def test_everything_that_was_made_before_a_fork_works_in_each_child(tmp_path: Path) -> None:
+    Authority(tmp_path, "ca").sign("node")
+    command = [sys.executable, "-c", MADE_AT_IMPORT, str(tmp_path), str(free_port())]
+
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+    found = ran.stdout.splitlines()
+    assert sorted(found) == ["[0, 0, 0]", "controller ends", "worker 1 leads", "worker 2 leads"], ran.stderr
+
+
+# A fork that Python does not notice, as by a library in C.
+FORKED_IN_C = """
+import ctypes, os, anyio, kactl
+async def main():
+    async with (
+        kactl.Controller(0) as controller,
+        kactl.Participant(1, network=controller.hub, handler=kactl.PartitionHandler) as node,
+    ):
+        await node.ensure_topic("t", assignment={0: [1]})
+        leader = None
+        while leader is None:
+            leader = node.leadership("t-0")
+            await anyio.sleep(0.05)
+        leader.check()
+        pid = ctypes.CDLL(None).fork()
+        if pid == 0:
+            found = [str(leader.is_valid)]
+            for use in (leader.check, lambda: leader.token, lambda: node.leadership("t-0"), lambda: leader.tasks):
+                try:
+                    use()
+                    found.append("used")
+                except kactl.KactlError as error:
+                    found.append(type(error).__name__)
+            os.write(1, (" ".join(found) + "\\n").encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        leader.check()
+        print("the parent leads", flush=True)
+anyio.run(main)
+"""
+
+
+def test_leadership_is_not_valid_in_a_process_that_was_forked_in_c() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKED_IN_C], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+    lost = "LeadershipLost"
+    assert ran.stdout.splitlines() == [f"False {lost} {lost} ProcessForked {lost}", "the parent leads"], ran.stderr

@@ -139,6 +139,11 @@ class Link(asyncio.Protocol):
             await self._lost.wait()
 
     @property
+    def is_live(self) -> bool:
+        """Whether the peer has sent something lately: one that has given up the link has been silent for longer."""
+        return self.is_open and self._loop.time() - self._received_at < self.silence_s / 3
+
+    @property
     def is_open(self) -> bool:
         return not self._is_closing and not self.closed.done()
 

@@ -168,6 +168,12 @@ class Office:
         earlier = self._links.pop(attached.key, None)
         self._links[attached.key] = attached
         if earlier is not None:
+            if earlier.link.is_live:
+                log.warning(
+                    "%s has opened a link from %s, and its link from %s is still used: if this is repeated, two "
+                    "processes have one registration, as copies of a virtual machine have; start one of them anew",
+                    hello.identity, link.peer_address, earlier.link.peer_address,
+                )  # fmt: skip
             earlier.link.close("a later link of the same registration has replaced this one")
         if earlier is not None and self._current.get(identity.broker) is earlier:
             self._current[identity.broker] = attached

@@ -53,7 +53,7 @@ class PartitionActor:
         self.orders = OrderQueue()
         self._running = False
         self._signal = Signal(environment.clock)
-        self._calls = HandlerCalls(environment, self._signal, self._enter_ending)
+        self._calls = HandlerCalls(name, environment, self._signal, self._enter_ending)
         self._cancelled_state = HandlerState.IDLE  # in which the last call was cancelled
         self._failures = HandlerFailures(name, environment)
         self._resigned: NotReady | None = None
@@ -394,7 +394,7 @@ class PartitionActor:
             if is_busy:
                 self._failures.report(order.leader_epoch, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
 
-        error = await self._calls.bounded(call, is_cancelled, report_busy)
+        error = await self._calls.bounded(call, what, is_cancelled, report_busy)
         if is_busy and (error is None or is_cancelled()):
             self._failures.report(order.leader_epoch, ReplicaStatus.READY)
         if error is not None and is_cancelled():
@@ -410,7 +410,7 @@ class PartitionActor:
         Returns:
             whether it was `is_lost`.
         """
-        phase = self._calls.begin(call)
+        phase = self._calls.begin(call, what)
         began_ms = self._environment.clock.monotonic_ms()
         await self._signal.wait(lambda: phase.ended or self._is_superseded() or is_lost())
         lost = is_lost()

@@ -10,6 +10,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kactl.model import TopicPartition
+
 from .environment import Environment
 from .phase import Phase
 from .waiting import Signal
@@ -32,14 +34,17 @@ class HandlerCalls:
         on_cancel: called when a call that has not ended is cancelled, before the wait for its end.
     """
 
-    def __init__(self, environment: Environment, signal: Signal, on_cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, name: TopicPartition, environment: Environment, signal: Signal, on_cancel: Callable[[], None]
+    ) -> None:
+        self._name = name
         self._environment = environment
         self._signal = signal
         self._on_cancel = on_cancel
         self._phase: Phase | None = None
 
     async def bounded(
-        self, call: Call, is_cancelled: Callable[[], bool], on_busy: Callable[[], None]
+        self, call: Call, what: str, is_cancelled: Callable[[], bool], on_busy: Callable[[], None]
     ) -> Exception | None:
         """Make a call with a time limit, as soon as there is a slot.
 
@@ -57,7 +62,7 @@ class HandlerCalls:
         if not await slots.take(self._signal, is_cancelled):
             return None
         try:
-            phase = self.begin(call)
+            phase = self.begin(call, what)
             in_time = await self._signal.wait_for(lambda: phase.ended or is_cancelled(), min(BUSY_MS, limit_ms))
             if not in_time and limit_ms > BUSY_MS:
                 on_busy()
@@ -69,9 +74,13 @@ class HandlerCalls:
             return TimeoutError(f"has taken more than {limit_ms:.0f} ms")
         return phase.error
 
-    def begin(self, call: Call) -> Phase:
-        """Begin a call without a time limit. The caller waits for its own conditions, and then calls `end`."""
-        phase = self._phase = Phase(call, self._signal.set)
+    def begin(self, call: Call, what: str) -> Phase:
+        """Begin a call without a time limit. The caller waits for its own conditions, and then calls `end`.
+
+        Args:
+            what: the name of the call.
+        """
+        phase = self._phase = Phase(call, self._signal.set, f"{what} of {self._name}", is_last=what == "stop")
         self._environment.start(phase.run)
         return phase
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import anyio
 
 from kactl.errors import ErrorCode
+from kactl.runtime import delays
 
 
 class StartTask(Protocol):
@@ -28,20 +29,34 @@ class Phase:
 
     Args:
         on_end: called when it has ended.
+        what: the call, for the lines about a program that does not end.
+        is_last: it belongs to the end of the registration or of the replica.
 
     Attributes:
         ended: whether it has ended.
         error: what it raised; None if it has succeeded, or was cancelled by `cancel`.
     """
 
-    def __init__(self, main: Callable[[], Awaitable[object]], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, main: Callable[[], Awaitable[object]], on_end: Callable[[], None], what: str, *, is_last: bool = False
+    ) -> None:
+        self.what = what
+        self._is_last = is_last
         self._main = main
         self._on_end = on_end
         self._scope = anyio.CancelScope()
         self.ended = False
         self.error: Exception | None = None
 
+    @property
+    def delays(self) -> bool:
+        """See `kactl.runtime.delays`."""
+        return self._is_last or self._scope.cancel_called
+
     async def run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        delays.calls[task] = self
         try:
             with self._scope:
                 await self._main()
@@ -57,6 +72,7 @@ class Phase:
             self.error = InnerCancellation()
             self.error.__cause__ = error
         finally:
+            del delays.calls[task]
             self.ended = True
             self._on_end()
 

@@ -1,6 +1,7 @@
 """A leadership of this participant, as applications hold it."""
 
 from collections.abc import Callable
+from os import getpid
 from typing import Final, NoReturn
 
 from anyio.abc import TaskGroup
@@ -91,13 +92,13 @@ class Leader:
             LeadershipLost: it has ended, and will never be valid again. So it has in a process that was forked from
                 the leader's.
         """
-        if self._now_ns() >= self._lease.ends_ns:
+        if self._now_ns() >= self._lease.ends_ns or getpid() != self._home.pid:
             raise self._lost()
 
     @property
     def is_valid(self) -> bool:
         """Whether `check` would succeed."""
-        return self._now_ns() < self._lease.ends_ns
+        return self._now_ns() < self._lease.ends_ns and getpid() == self._home.pid
 
     def remaining_ms(self) -> float:
         """Returns the time until `check` raises, if the lease is not renewed; 0 or less if the leadership has ended."""

@@ -129,7 +129,11 @@ class ClientSessions:
         self._check_session(session)
         state = self.state
         if broker.id in state.brokers and state.brokers[broker.id][1] != session:
-            raise BrokerIdTaken(broker.id)
+            lease = self._leases.get(state.brokers[broker.id][1] or 0)
+            if lease is None:
+                raise BrokerIdTaken(broker.id)
+            ends_ms = int(lease.deadline_ms - self._clock.monotonic_ms())
+            raise BrokerIdTaken(broker.id, renewed_ms=int(lease.timeout_ms) - ends_ms, ends_ms=ends_ms)
         return self._put_broker(broker, session)
 
     def _put_broker(self, broker: Broker, session: int | None) -> int:

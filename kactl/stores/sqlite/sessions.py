@@ -201,11 +201,20 @@ class Sessions:
             if holder == -session:
                 raise _expired(session)
             if holder not in (None, session):
-                raise BrokerIdTaken(broker.id)
+                raise self._taken(broker.id, holder)
             query = "UPDATE meta SET broker_epoch = broker_epoch + 1 RETURNING broker_epoch"
             epoch = int(connection.execute(query).fetchone()[0])
             self._put_broker(msgspec.structs.replace(broker, epoch=epoch), session)
         return epoch
+
+    def _taken(self, broker: int, session: int) -> BrokerIdTaken:
+        query = "SELECT timeout_ms, expires_ms, boot FROM leases WHERE id = ?"
+        lease = self._database.connection.execute(query, (session,)).fetchone()
+        now = self._clock.boot_time()
+        if lease is None or lease[2] != now.boot:
+            return BrokerIdTaken(broker)
+        ends_ms = max(0, int(lease[1]) - now.ms)
+        return BrokerIdTaken(broker, renewed_ms=max(0, int(lease[0]) - ends_ms), ends_ms=ends_ms)
 
     def register_remote(self, broker: Broker, incarnation: bytes, timeout_ms: int, fence: Fence) -> int:
         with self._database.writing() as connection:
