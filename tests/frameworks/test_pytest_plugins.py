@@ -36,8 +36,16 @@ async def started():
 def anyio_backend():
     return "asyncio"
 
-block = pytest_asyncio.fixture(running, name="block")
-whole = pytest_asyncio.fixture(running, name="whole", scope="session", loop_scope="session")
+@pytest_asyncio.fixture
+async def block():
+    async for controller in running():
+        yield controller
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def whole():
+    async for controller in running():
+        yield controller
+
 without = pytest_asyncio.fixture(started, name="without")
 block_of_anyio = pytest.fixture(running, name="block_of_anyio")
 whole_of_anyio = pytest.fixture(running, name="whole_of_anyio", scope="session")
