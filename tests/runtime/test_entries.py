@@ -138,7 +138,7 @@ async def test_second_entry_at_the_same_time_is_refused(way: str) -> None:
                 assert "use one object" in str(refused) or "make a new" in str(refused)
             else:
                 await (each.start() if way == "start" else each.__aenter__())
-                with pytest.raises(IllegalState, match="use one object|make a new"):
+                with pytest.raises(IllegalState, match=r"use one object|make a new"):
                     async with each:
                         pass
             await each.aclose()
