@@ -44,7 +44,9 @@ class Kernel:
 
     def interrupt(self, cell: str) -> str:
         """Interrupt a cell once it has printed something. Returns the text of its error."""
-        asked = self._client.execute(cell)
+        # An error would have the kernel abort the cells that are sent next.
+        asked = self._client.execute(cell, stop_on_error=False)
+        error = ""
         while True:
             message = self._client.get_iopub_msg(timeout=PATIENCE_S)
             if message["parent_header"].get("msg_id") != asked:
@@ -52,7 +54,9 @@ class Kernel:
             if message["msg_type"] == "stream":
                 self._manager.interrupt_kernel()
             elif message["msg_type"] == "error":
-                return str(message["content"]["ename"])
+                error = str(message["content"]["ename"])
+            elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return error
 
 
 @pytest.fixture
@@ -89,13 +93,20 @@ print("started")
 
 def test_cluster_lives_from_cell_to_cell(kernel: Kernel) -> None:
     assert kernel.run(MAKE) == "started\n"
-    assert kernel.run('await node.ensure_topic("shards", partitions=2, replication_factor=1)') == ""
+    assert kernel.run('await node.ensure_topic("shards", partitions=2, replication_factor=1, wait="led")') == ""
     assert kernel.run('print([view.leader for view in controller.partitions_of("shards")])') == "[1, 1]\n"
     assert kernel.interrupt("print('waits', flush=True); await anyio.sleep_forever()") in (
         "CancelledError",
         "KeyboardInterrupt",
     )
-    assert kernel.run('print(controller.is_active, node.leadership("shards-0").is_valid)') == "True True\n"
+    assert (
+        kernel.run("""
+while (leader := node.leadership("shards-0")) is None:
+    await anyio.sleep(0.05)
+print(controller.is_active, leader.is_valid)
+""")
+        == "True True\n"
+    )
     assert kernel.run(MAKE.replace("0)", "5)")) == "started\n"  # run the cell again: the names are bound to others
     assert (
         kernel.run("await watcher.aclose(); await node.aclose(); await controller.aclose(); print('ended')")

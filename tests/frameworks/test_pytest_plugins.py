@@ -51,7 +51,7 @@ block_of_anyio = pytest.fixture(running, name="block_of_anyio")
 whole_of_anyio = pytest.fixture(running, name="whole_of_anyio", scope="session")
 
 async def check(controller, topic):
-    await controller.ensure_topic(topic, partitions=2, replication_factor=1)
+    await controller.ensure_topic(topic, partitions=2, replication_factor=1, wait="led")
     assert [view.leader for view in controller.partitions_of(topic)] == [1, 1]
 
 @pytest.mark.asyncio

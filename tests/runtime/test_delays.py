@@ -79,7 +79,7 @@ def test_what_delays_the_end_is_named_until_a_second_signal(what: str, named: st
 
         program.send_signal(signal.SIGINT)
         first = program.stdout.readline()
-        found = next(line for line in program.stdout if "has not ended" in line)
+        found = next(line for line in program.stdout if "the program has not ended" in line)
         program.send_signal(signal.SIGINT)
         program.communicate(timeout=PATIENCE_S)
 
