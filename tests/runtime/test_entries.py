@@ -34,7 +34,7 @@ async def cluster() -> AsyncIterator[kactl.Controller]:
         kactl.Spectator(hub=controller.hub) as spectator,
         kactl.Spectator(hub=controller.hub),
     ):
-        await controller.ensure_topic("shards", assignment={0: [1]})
+        await controller.ensure_topic("shards", assignment={0: [1]}, wait="led")
         await spectator.wait_ready()
         yield controller
 
@@ -45,7 +45,7 @@ async def _entered(stack: contextlib.AsyncExitStack) -> kactl.Controller:
     await stack.enter_async_context(kactl.Participant(1, store=controller.store, hub=hub, handler=Shard))
     await stack.enter_async_context(kactl.Participant(2, network=hub))
     await stack.enter_async_context(kactl.Spectator(hub=hub))
-    await controller.ensure_topic("shards", assignment={0: [1]})
+    await controller.ensure_topic("shards", assignment={0: [1]}, wait="led")
     return controller
 
 
@@ -93,7 +93,7 @@ async def test_objects_are_started_and_closed_without_a_block() -> None:
     with anyio.fail_after(PATIENCE_S):
         for each in (controller, participant, spectator):
             await asyncio.create_task(each.start())
-        await participant.ensure_topic("shards", assignment={0: [1]})
+        await participant.ensure_topic("shards", assignment={0: [1]}, wait="led")
         await spectator.wait_ready()
         for each in (spectator, participant, controller):
             await asyncio.create_task(each.aclose())
