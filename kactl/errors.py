@@ -487,10 +487,7 @@ class BrokerIdTaken(StoreError):
         self, broker: int, *, renewed_ms: int | None = None, ends_ms: int | None = None, is_alive: bool = False
     ) -> None:
         if is_alive:
-            reason = (
-                "is used by another process, which is alive: give each process an id of its own, or a name "
-                "(Participant(name=...)), or none of both, or stop that process"
-            )
+            reason = "is used by a process that is alive: give each process an id of its own, or stop that process"
         else:
             reason = "is registered by another session: stop that process, or wait until its session ends"
             reason += "" if ends_ms is None else f", in {ends_ms / 1000:.1f} s if nothing renews it"
