@@ -16,8 +16,11 @@ from tests.telemetry.test_monitoring import ALERTS, RULES, board_expressions, us
 
 from .server import QUICK, Up, kactl
 
-# Metrics that need a listener for brokers, participants in other processes, bad peers, or ended leases.
-ABSENT = ("kactl_listener_", "kactl_network_heartbeat_", "kactl_network_violations_", "kactl_participant_lease_")
+# Metrics that need a listener for brokers, participants in other processes, bad peers, ended leases, or refusals.
+ABSENT = (
+    *("kactl_listener_", "kactl_network_heartbeat_", "kactl_network_violations_", "kactl_participant_lease_"),
+    *("kactl_event_unchanged", "kactl_isr_proposal_rejected", "kactl_transitions_refused"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ PLUGIN = "kactl.testing.pytest_plugin"
 def run_pytest(folder: Path, *args: str, packages: Path = tree.ROOT) -> str:
     """Run pytest in a folder, as a process of its own, with kactl from another folder. Returns its output."""
     # The installation for development may be older than the entry point.
-    command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", "-ra", *args]
+    plugins = ["-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    command = [sys.executable, "-m", "pytest", *plugins, "-W", "error", "-ra", *args]
     (folder / "pytest.ini").touch()
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env=_environment(folder, packages)

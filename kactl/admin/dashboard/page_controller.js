@@ -9,7 +9,7 @@ export async function controller(element, { signal }) {
   const queue = h("section");
   const held = h("section");
   const terms = h("section");
-  show(element, held, queue, terms);
+  show(element, queue, held, terms);
   const draw = () => {
     if (cluster.queue) show(queue, queueOf(cluster.queue));
   };
