@@ -262,8 +262,10 @@ class RemoteSessions:
         raise StoreError(f"the registration of broker {request.broker} keeps changing")
 
     def _taken(self, session: RemoteSession) -> BrokerIdTaken:
-        ends_ms = max(0, session.ends_ns - self._clock.lease_ns()) // NS_PER_MS
-        renewed_ms = max(0, session.timeout_ms - ends_ms) if session.heard else None
+        now_ns = self._clock.lease_ns()
+        ends_ms = max(0, session.ends_ns - now_ns) // NS_PER_MS
+        # Its end does not tell when it was renewed: a session that was taken over lasts longer.
+        renewed_ms = None if session.heard_ns is None else (now_ns - session.heard_ns) // NS_PER_MS
         return BrokerIdTaken(session.broker, renewed_ms=renewed_ms, ends_ms=ends_ms)
 
     async def _begin_session(self, term: SessionTerm, request: Register) -> SessionAnswer:

@@ -71,7 +71,7 @@ class RemoteSession:
     Attributes:
         ends_ns: when it may be ended if no further heartbeat is granted.
         known_ns: when this controller learned that the registration is stored.
-        heard: whether this controller has granted a heartbeat.
+        heard_ns: when the last heartbeat that this controller granted was received; None: none was.
         end_cause: why its end was requested, if it was. Otherwise it expires.
     """
 
@@ -82,7 +82,7 @@ class RemoteSession:
     ends_ns: int
     known_ns: int
     phase: Phase = Phase.LIVE
-    heard: bool = False
+    heard_ns: int | None = None
     end_cause: str = ""
 
     @property
@@ -187,7 +187,7 @@ class SessionTable:
         if not self.is_confirmed(session.timeout_ns, now_ns=now_ns):
             return Verdict.UNCONFIRMED
         session.ends_ns = max(session.ends_ns, received_ns + session.timeout_ns)
-        session.heard = True
+        session.heard_ns = received_ns
         return Verdict.GRANTED
 
     def evict(self, broker: int, epoch: int) -> None:

@@ -95,6 +95,7 @@ async def test_reads_are_rejected_during_a_takeover(server: Served, monkeypatch:
     assert refused.headers["Retry-After"] == "1"
 
 
+REFUSALS = ("kactl.event.unchanged", "kactl.isr.proposal.", "kactl.transitions.")
 CLUSTER_PATHS = [
     "/v1/brokers",
     "/v1/brokers/1",

@@ -127,7 +127,7 @@ def test_start_waits_for_a_broker_of_another_process(patient_up: Up) -> None:
         process.wait_for_line("another process has registered broker 2 in", START_S)
         process.signal(signal.SIGINT)
 
-        assert process.wait(STOP_S) == 0
+        assert process.wait(STOP_S) == 0, process.text
     assert "Traceback" not in process.text
 
 

@@ -106,6 +106,7 @@ _HOUR_US: Final = 3_600_000_000
 # 2024-10-26 00:00 in UTC, the day before clocks in Europe are set back.
 _CLOCKS_CHANGE_US: Final = 1_729_900_800_000_000
 _BODIES: Final = (
+    {"controller_id": 1, "reason": "repaired"},
     {"name": "orders", "partitions": 3, "replication_factor": 2, "config": {"a": "b"}, "timeout_ms": 5, "reason": "x"},
     {"name": "orders", "assignment": [[1, 2], [2, 3]], "dry_run": True},
     {"partitions": 7, "assignment": [[1]], "config": {"a": None}},
