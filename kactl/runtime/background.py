@@ -12,6 +12,7 @@ background tasks and of closing:
 | returns, or is cancelled because of F | fail with F              | F, unchanged; a group only if several failed.  |
 |                                      |                           | Out of a controller: ControllerFailed from F   |
 | is cancelled from outside            | succeed                   | the cancellation                               |
+| is cancelled by `cancel_scope`       | succeed                   | none                                           |
 | raises E, then is cancelled          | succeed                   | the cancellation, with E as its `__context__`  |
 
 KeyboardInterrupt and SystemExit are never reduced to a note: raised by a background task, they replace E.
@@ -79,6 +80,7 @@ class Background:
         self._failed = failed
         self._interrupts = interrupts
         self._interrupted = False
+        self._was_only_interrupted = False  # and not cancelled from outside, too
         self._end_s = end_s
         self._ends = asyncio.Event()
 
@@ -145,7 +147,8 @@ class Background:
             raise cancelled
         if own is not None:
             await anyio.lowlevel.checkpoint_if_cancelled()
-        return False
+        # One of the tasks has cancelled the scope of all of them: the block has ended with them.
+        return error is not own and failure is None and self._was_only_interrupted and not self._host.cancelled()
 
     async def _join(self) -> asyncio.CancelledError | None:
         """Wait for the end of all tasks. Returns a cancellation of this task meanwhile that was not `_interrupt`."""
@@ -168,6 +171,7 @@ class Background:
                     cancelled = error
                 if not self._block.uncancel():
                     cancelled = None
+                    self._was_only_interrupted = True
         return cancelled
 
 

@@ -395,7 +395,7 @@ async def test_second_participant_with_an_id_is_refused_once_the_first_is_alive(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(enter)
             await cluster.advance(T)
-            assert [str(failure) for failure in failures if "which is alive: give each" in str(failure)]
+            assert [str(failure) for failure in failures if "that is alive: give each" in str(failure)]
         assert len(failures) == 1
 
 

@@ -237,6 +237,26 @@ async def test_background_failure_ends_the_block_and_leaves_unchanged() -> None:
     assert current.cancelling() == 0
 
 
+@pytest.mark.parametrize("outer", [False, True])
+async def test_block_ends_with_the_scope_of_its_tasks_and_without_an_error(outer: bool) -> None:
+    after = False
+    with anyio.CancelScope() as scope:
+        async with Background("tasks") as tasks:
+
+            async def end() -> None:
+                tasks.cancel_scope.cancel()
+                if outer:
+                    scope.cancel()
+
+            tasks.start_soon(end)
+            await anyio.sleep_forever()
+        after = True
+
+    task = asyncio.current_task()
+    assert task is not None
+    assert (after, task.cancelling()) == (not outer, 0)
+
+
 async def test_several_background_failures_leave_as_a_group() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await _tasks(_Broken("0"), _Broken("1"))
