@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import anyio
 import anyio.abc
@@ -35,9 +35,6 @@ from . import forks
 from .logs import logger
 
 log = logger(__name__)
-
-# The event loop itself has weak references only.
-_hosts: Final[set["asyncio.Task[None]"]] = set()
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
@@ -89,7 +86,8 @@ class Background:
         self._block = asyncio.current_task()
         entered: asyncio.Future[anyio.abc.TaskGroup] = self._loop.create_future()
         self._host = self._loop.create_task(self._run(entered), name=f"tasks of {self._owner}")
-        _hosts.add(self._host)
+        # The loop itself has weak references only. Those of the module would outlast a loop that ends before its tasks.
+        vars(self._loop).setdefault("kactl_hosts", set()).add(self._host)
         self._host.add_done_callback(self._over)
         forks.share(self)
         try:
@@ -118,7 +116,7 @@ class Background:
             block.cancel()
 
     def _over(self, host: "asyncio.Task[None]") -> None:
-        _hosts.discard(host)
+        vars(self._loop)["kactl_hosts"].discard(host)
         if not (host.cancelled() or self._interrupted or self._ends.is_set()) and (error := host.exception()):
             log.error("%s has failed, which is raised when it is closed: %r", self._owner, error, exc_info=error)
 

@@ -192,7 +192,7 @@ async def test_command_counts_changes_and_opens(
     )
 
     async def run(*arguments: str) -> str:
-        done = await asyncio.to_thread(kactl, "zk-secure", "--config", str(file), *arguments)
+        done = await anyio.to_thread.run_sync(kactl, "zk-secure", "--config", str(file), *arguments)
         assert done.code == 0, done.err
         return done.out
 
