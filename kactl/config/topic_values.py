@@ -5,6 +5,7 @@ Each check returns a description of the valid values; None if the value is valid
 Source: ConfigDef.parseType, LogConfig, ThrottledReplicaListValidator, MetadataVersion.fromVersionString.
 """
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Final
@@ -89,7 +90,8 @@ def ratio(text: str) -> str | None:
     if _REAL.fullmatch(bare):
         value = float(bare)
     elif _HEXADECIMAL.fullmatch(bare):
-        value = float.fromhex(bare)
+        with contextlib.suppress(OverflowError):  # in Java it is infinite
+            value = float.fromhex(bare)
     return None if 0 <= value <= 1 else "a number from 0 to 1"
 
 

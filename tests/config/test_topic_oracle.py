@@ -25,7 +25,7 @@ VALUES: Final = (
     "", " ", " 1 ", "+1", "--1", "1_000", "007", "0" * 40 + "5", "9" * 5000, "1e3", "1.5", "-0", "+", "-", "null",
     "\u0661", "\uff11", "\U0001d7cf", "\u00b2", "\u200b1", "\u20031", "\u00a01", "\x021",
     "0.5", "1.0", "1.0001", "-0.1", "1e-3", "1e-400", ".5", "0.", ".", "nan", "NaN", "+NaN", "NaNf", "Infinity",
-    "0x1p-1", "0x.8p0", "0x1", "0.5f", "0.5d", "1d",
+    "0x1p-1", "0x1p1024", "-0x1p1024", "0x0p1024", "0x1p-1100", "0x.8p0", "0x1", "0.5f", "0.5d", "1d",
     "true", "TRUE", "True ", " false", "yes",
     "compact", "delete", "compact,delete", " compact ,delete ", "compact,", "compact,,delete", ",", "compact,compact",
     "compact\t,\tdelete", "compact\u2003,delete",

@@ -231,7 +231,9 @@ asyncio.run(main(0.05))
 
 
 def run(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    # From Python 3.12 on, a fork beside threads is warned of: it is what is tried here.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert not done.stderr
     return done.stdout
 

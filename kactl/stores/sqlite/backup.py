@@ -261,7 +261,8 @@ def _raise_producer_ids(connection: Connection, highest: _Epochs) -> None:
         first = highest.producer_id + 1 + _PRODUCER_IDS_AHEAD
         block = msgspec.msgpack.encode(ProducerIdBlock(NO_BROKER, first, 1))
         connection.execute(
-            "INSERT INTO records VALUES (?, 1, ?) ON CONFLICT (name) DO UPDATE SET version = version + 1, data = ?2",
+            "INSERT INTO records VALUES (?, 1, ?) "
+            "ON CONFLICT (name) DO UPDATE SET version = version + 1, data = excluded.data",
             (PRODUCER_IDS, seal(block)),
         )
 
