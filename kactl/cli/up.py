@@ -71,15 +71,16 @@ def up(
     if data_dir is not None:
         overrides["store.path"] = str(data_dir / STORE_FILE)
     config = read_config(file, overrides)
+    source = file or "configuration"
     if config.store.kind not in STORES:
         raise Failure(
-            f"{file}: store.kind: `kactl up` stores its cluster in SQLite or etcd, not in {config.store.kind}: "
+            f"{source}: store.kind: `kactl up` stores its cluster in SQLite or etcd, not in {config.store.kind}: "
             'write kind = "sqlite", or run `kactl controller` for real brokers',
             Exit.USAGE,
         )
     if 1 <= config.node_id <= config.participants.count:
         raise Failure(
-            f"{file}: node-id: {config.node_id} is the id of one of the {config.participants.count} participants: "
+            f"{source}: node-id: {config.node_id} is the id of one of the {config.participants.count} participants: "
             "choose 0, or a number above them",
             Exit.USAGE,
         )

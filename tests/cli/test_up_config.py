@@ -58,6 +58,13 @@ def test_invalid_section_is_rejected() -> None:
         up.read_config(write_file("node-id = 1\nstore = 3\n"), {})
 
 
+def test_unfit_store_of_the_environment_is_named_without_a_file() -> None:
+    """There is no configuration file whose name the error could have."""
+    done = kactl("up", env={"KACTL_STORE__KIND": "zookeeper", "KACTL_STORE__CONNECT": "127.0.0.1:1"})
+
+    assert done.err.startswith("error: configuration: store.kind: `kactl up` stores its cluster in SQLite or etcd")
+
+
 def test_effective_values_are_printed_at_start(tmp_path: Path) -> None:
     Path("kactl.toml").write_text("[participants]\ncount = 1\n")
     server = Up(tmp_path, "--config", "kactl.toml", env={})
