@@ -50,7 +50,9 @@ not know the change when they are asked right after the answer. *Longest order* 
 takes for its LeaderAndIsr, by its own log: it creates the files of its replicas, and answers. No client can use the
 topic before. This is most of the time under both controllers; kactl's own part is some ten milliseconds on processors
 that are free (bench/README.md), and more in this run, beside much other load. Kafka's controller waits for the
-metadata of its own broker only, kactl for the slowest broker."""
+metadata of its own broker only, kactl for the slowest broker: on a quiet machine its answer takes 1.14 times as long
+(52.8 and 46.2 ms), the topic is complete after 1.01 times (63.5 and 63.0 ms), and 0 of 180 looks are behind, of
+Kafka's 42."""
 
 _ELECTION: Final = """\
 ## Broker failure
