@@ -1,13 +1,14 @@
-"""Two instances of `kactl up` over one store, in processes."""
+"""Two instances of `kactl up`, or of `kactl controller` for ZooKeeper, over one store, in processes."""
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kactl.admin.schema import ControllerInfo
 from tests.support.etcd_server import EtcdServer
 from tests.support.processes import Process, free_port
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .server import POLL_S, QUICK, START_S, CommandResult, kactl, program
 
@@ -15,24 +16,29 @@ INSTANCES = (100, 101)
 _clusters = itertools.count(1)
 
 
+def over_etcd(server: EtcdServer) -> dict[str, str]:
+    """Returns the settings of a store that no other test uses."""
+    prefix = f"/instances-{next(_clusters)}"
+    return {"KACTL_STORE__KIND": "etcd", "KACTL_STORE__ENDPOINTS": server.url, "KACTL_STORE__PREFIX": prefix}
+
+
+def over_zookeeper(server: ZooKeeperServer) -> dict[str, str]:
+    """Returns the settings of a store that no other test uses."""
+    return {"KACTL_STORE__KIND": "zookeeper", "KACTL_STORE__CONNECT": server.connect(f"/instances-{next(_clusters)}")}
+
+
 class Instances:
     """The instances. Their logs are printed at the end, and shown if the test has failed.
 
     Args:
-        etcd: None for a SQLite file in the folder, which belongs to one process at a time.
+        store: settings of a store that both share, from `over_etcd` or `over_zookeeper`. None for a SQLite file in the
+            folder, which belongs to one process at a time.
     """
 
-    def __init__(self, folder: Path, etcd: EtcdServer | None) -> None:
+    def __init__(self, folder: Path, store: Mapping[str, str] | None) -> None:
         self.folder = folder
-        self.is_shared = etcd is not None
-        self.store = {"KACTL_LOG__FOLDER": ""}
-        if etcd is not None:
-            prefix = f"/instances-{next(_clusters)}"
-            self.store |= {
-                "KACTL_STORE__KIND": "etcd",
-                "KACTL_STORE__ENDPOINTS": etcd.url,
-                "KACTL_STORE__PREFIX": prefix,
-            }
+        self.is_shared = store is not None
+        self.store = {"KACTL_LOG__FOLDER": "", **(store or {})}
         self.api = {node: free_port() for node in INSTANCES}
         self.network = {node: free_port() for node in INSTANCES}
         self.running: dict[int, Process] = {}
@@ -43,8 +49,12 @@ class Instances:
         listen = f"127.0.0.1:{self.api[node]}"
         data = self.folder / (f"data-{node}" if self.is_shared else "data")
         own = {"KACTL_NODE_ID": str(node), "KACTL_NETWORK__LISTEN": f"127.0.0.1:{self.network[node]}"}
+        command: tuple[str | Path, ...] = ("up", "--participants", "0", "--data-dir", data, "--listen", listen)
+        if self.store.get("KACTL_STORE__KIND") == "zookeeper":
+            (config := self.folder / "kactl.toml").touch()
+            command, own["KACTL_API__LISTEN"] = ("controller", "--config", config), listen
         self.running[node] = Process(
-            program("up", "--participants", "0", "--data-dir", data, "--listen", listen),
+            program(*command),
             output=self.folder / f"up-{node}.log",
             env={**QUICK, **self.store, **own},
         )

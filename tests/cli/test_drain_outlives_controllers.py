@@ -9,9 +9,12 @@ from kactl.admin.schema import BrokerInfo, PartitionInfo
 from tests.support.etcd_server import EtcdServer, require_etcd
 from tests.support.fork_server import Program
 from tests.support.processes import Process
+from tests.support.zookeeper_fixtures import jars, zookeeper
 
-from .instances import Instances
+from .instances import Instances, over_etcd, over_zookeeper
 from .server import IMPORTS
+
+__all__ = ["jars", "zookeeper"]
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +22,7 @@ BROKERS = (1, 2, 3)
 
 
 class Cluster(Instances):
-    """Two instances of `kactl up` over one store, and participants in other processes."""
+    """Two instances over one store, and participants in other processes."""
 
     def start_participant(self, broker: int) -> None:
         addresses = ",".join(f"127.0.0.1:{port}" for port in self.network.values())
@@ -71,10 +74,15 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", pytest.param("etcd", marks=pytest.mark.interop)])
+@pytest.fixture
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """Two instances, three participants, and a topic that all three lead."""
-    cluster = Cluster(tmp_path, request.getfixturevalue("etcd") if request.param == "etcd" else None)
+    """Two instances over one store, SQLite without a parameter, three participants, and a topic that all three lead."""
+    kind, store = getattr(request, "param", "sqlite"), None
+    if kind == "etcd":
+        store = over_etcd(request.getfixturevalue("etcd"))
+    elif kind == "zookeeper":
+        store = over_zookeeper(request.getfixturevalue("zookeeper"))
+    cluster = Cluster(tmp_path, store)
     try:
         for broker in BROKERS:
             cluster.start_participant(broker)
@@ -87,6 +95,11 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         cluster.close()
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    ["sqlite", *(pytest.param(kind, marks=pytest.mark.interop) for kind in ("etcd", "zookeeper"))],
+    indirect=True,
+)
 def test_drain_outlives_killed_controllers_until_it_is_undone(cluster: Cluster) -> None:
     cluster.drain(2, "--reason", "a new disk")
     order = cluster.broker(2).drain

@@ -8,7 +8,7 @@ import pytest
 from kactl.admin.schema import ClusterInfo, ControllerInfo, HealthCheck, HoldInfo, Released
 from tests.support.etcd_server import EtcdServer, require_etcd
 
-from .instances import INSTANCES, Instances
+from .instances import INSTANCES, Instances, over_etcd
 from .server import QUICK, Up
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def instances(etcd: EtcdServer, tmp_path: Path) -> Iterator[Instances]:
-    made = Instances(tmp_path, etcd)
+    made = Instances(tmp_path, over_etcd(etcd))
     try:
         yield made
     finally:
