@@ -12,8 +12,8 @@ from typing import Any
 
 from .processor_time import unit_s
 
-# A unit is about a millisecond on a processor of 2024. Memory that another program uses makes a step up to twice as long as
-# its unit says; a lease may be as short as a few hundred.
+# A unit is about a millisecond on a processor of 2024. Memory that another program uses makes a step up to twice as
+# long as its unit says; a lease may be as short as a few hundred.
 STEP_UNITS_MAX = 100
 
 
