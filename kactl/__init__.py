@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from kactl.transports.tcp.limits import Limits
     from kactl.transports.tcp.network import TcpNetwork
     from kactl.transports.tcp.tls import Tls
+    from kactl.worker.shard import Shard
+    from kactl.worker.worker import Worker, shards, singleton
 
 __all__ = [
     "ActionTimedOut",
@@ -129,6 +131,7 @@ __all__ = [
     "RouteChange",
     "RoutesReset",
     "RoutesStale",
+    "Shard",
     "Snapshot",
     "Spectator",
     "SqliteStore",
@@ -144,7 +147,10 @@ __all__ = [
     "Transport",
     "UpgradeType",
     "Version",
+    "Worker",
     "run",
+    "shards",
+    "singleton",
 ]
 
 # Where each public name lives. It is imported when it is first asked for: the command line needs none of them, and
@@ -215,6 +221,8 @@ _HOME = {
     "transports.tcp.limits": ("Limits",),
     "transports.tcp.network": ("TcpNetwork",),
     "transports.tcp.tls": ("Tls",),
+    "worker.shard": ("Shard",),
+    "worker.worker": ("Worker", "shards", "singleton"),
 }
 # Packages with public names of their own.
 _PACKAGES = ("admin", "fencing", "kafka")

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import ErrorCode, NotReady
+from kactl.errors import ErrorCode, LeadershipLost, NotReady
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
@@ -436,6 +436,8 @@ class PartitionActor:
     # -- failures
 
     def _log_late_failure(self, what: str, error: Exception) -> None:
+        if isinstance(error, LeadershipLost):
+            return  # `check` has ended the call before its cancellation did
         text = "%s of the handler of %s has failed while it ended"
         self._environment.failure_log.add(logging.WARNING, error, text, what, self.name)
 

@@ -1,0 +1,1 @@
+"""Shards that worker processes share: each has one owner at a time, a worker that lives."""
