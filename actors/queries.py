@@ -7,7 +7,8 @@ import msgspec
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotController, NotFound
 from kactl.machines.deletion import Waiting, waiting
-from kactl.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion, explain_partition
+from kactl.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion
+from kactl.machines.shards import explain
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.messages.log import KINDS, AnyEvent, ControllerEvent, ElectionEvent
@@ -155,7 +156,7 @@ class Queries:
         """
         asked = arguments.partition(name, "name")
         self._require_active()
-        explanation = explain_partition(self.cluster, asked, self._moment(asked))
+        explanation = explain(self.cluster, asked, self._moment(asked))
         if explanation is None:
             raise NotFound("partition", asked)
         return explanation
@@ -171,13 +172,18 @@ class Queries:
         view = self.cluster.view(asked)
         if view is None:
             raise NotFound("partition", asked)
-        reports = {broker: self.cluster.replica_report(asked, broker) for broker in view.replicas}
+        reports = {broker: self.cluster.replica_report(asked, broker) for broker in self._involved(view)}
         return {broker: report for broker, report in reports.items() if report is not None}
+
+    def _involved(self, view: PartitionView) -> dict[int, None]:
+        """Returns the brokers with a replica of a partition, and all that may own it if it is a shard."""
+        members = self.cluster.members(view.topic) if self.cluster.is_shard(view.name) else ()
+        return dict.fromkeys((*view.replicas, *members))
 
     def _moment(self, name: TopicPartition) -> Moment:
         """Returns the time, and the participants without a link that an explanation of a partition may name."""
         view = self.cluster.view(name)
-        named = () if view is None else {*view.replicas, *self.cluster.holders_of(name)}
+        named = () if view is None else {*self._involved(view), *self.cluster.holders_of(name)}
         now_ms, links = self.clock.now_ms(), {}
         for broker in named:
             registered = self.cluster.brokers.get(broker)

@@ -17,7 +17,7 @@ from kactl.messages.admin import (
     TopicProgress,
 )
 from kactl.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
-from kactl.model import TopicKind, TopicRef
+from kactl.model import STANDBY, TopicKind, TopicRef
 from kactl.runtime.threads import run_in_thread
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Store
@@ -223,6 +223,9 @@ class TopicCommands:
         if not isinstance(config, Mapping):
             raise BadRequest("config", f"{config!r} is not a mapping: give one such as {{'retention.ms': '1000'}}")
         changed = arguments.settings({key: value for key, value in config.items() if value is not None})
+        known = self.cluster.table.topic(topic)
+        if STANDBY in changed and known is not None and not known.ref.is_ownership:
+            raise BadRequest("config", f"{STANDBY}: {topic} is a replicated topic, which has no standbys: leave it out")
         removed = config.keys() - changed.keys()
         overrides = {**await self.topic_config(topic), **changed}
         after = {key: value for key, value in overrides.items() if key not in removed}

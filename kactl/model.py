@@ -420,6 +420,10 @@ class TopicRef(msgspec.Struct, frozen=True):
         """Whether the topic is of the kind `ownership`: its partitions are owned, and not replicated."""
         return self.id[9:12] == _OWNERSHIP and self.id[6] >> 4 == _OWN_VERSION
 
+    @property
+    def kind(self) -> TopicKind:
+        return "ownership" if self.is_ownership else "replicated"
+
     def is_other(self, topic_id: bytes) -> bool:
         """Returns whether an id belongs to another topic of this name, of before or after a deletion."""
         return topic_id != self.id and topic_id != ZERO_ID and self.id != ZERO_ID

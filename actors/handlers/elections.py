@@ -42,6 +42,11 @@ _NOT_NEEDED_REASON = {
     ElectionKind.PREFERRED: "its preferred replica {} leads it",
     ElectionKind.UNCLEAN: "its leader {} is alive",
 }
+# Why none is held for a partition of an ownership topic.
+_SHARD_REASON = (
+    "it is a shard, which has an owner and no preferred leader, and loses no records: the controller chooses its "
+    "owner; `kactl explain` has the reason"
+)
 
 
 class Elections(Handlers):
@@ -102,7 +107,7 @@ class Elections(Handlers):
         table = self.cluster.table
         known = table.rows_known(dict.fromkeys(requested))
         rows = table.rows(table.not_queued(np.sort(known)))
-        rows = rows.take(rows.has_leadership)
+        rows = rows.take(rows.has_leadership & ~np.isin(rows.index, table.owned(rows.index)))
         rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))
         log.info("preferred elections are requested in the store for %d partitions; %d need one",
                  len(requested), len(rows))  # fmt: skip
@@ -132,6 +137,11 @@ async def answer(
     for name in table.names(rows.index[rows.queued]):
         results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
     rows = rows.take(~rows.queued)
+    shards = np.isin(rows.index, table.owned(rows.index))
+    if asked.partitions is not None:
+        for name in table.names(rows.index[shards]):
+            results[name] = _failed(name, ErrorCode.INVALID_REQUEST, _SHARD_REASON)
+    rows = rows.take(~shards)
     wanted = _electable(rows, asked.election, cluster)
     if asked.partitions is not None:
         async for name, leader in in_pieces(_each(cluster, rows.take(~wanted))):

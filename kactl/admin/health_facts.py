@@ -14,12 +14,13 @@ import numpy as np
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.machines.explain import handler_text, reset_of
+from kactl.machines.shards import ShardState, shard_rows, states_of
 from kactl.model import Maintenance
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import in_sync_against, offline_partitions
-from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbalance, some
+from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, first, preferred_imbalance, preferred_slot, some
 from kactl.state.table import Table
-from kactl.telemetry.health import NAMED_MAX, Channel, Facts, FailedHandler, Limits, Partitions
+from kactl.telemetry.health import NAMED_MAX, Channel, Facts, FailedHandler, Limits, Partitions, Shards
 
 from .served_certificates import DAY_S
 from .service import Service
@@ -77,11 +78,14 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
         offline=offline_partitions(cluster),
         under_replicated=_mask(table, table.under_replicated()),
         min_isr=min_isr,
-        not_preferred=cluster.imbalance_count,
+        electable=cluster.live_brokers.electable,
+        drained=cluster.maintenance.drains,
+        counted=_mask(table, table.all()),
     )
     facts = _facts(
         service,
         partitions=partitions,
+        shards=_shards(cluster),
         dead=_dead(table, cluster.brokers),
         drained=tuple(sorted(cluster.shutting_down | cluster.maintenance.drains.keys())),
         drains=_told(cluster.maintenance),
@@ -119,13 +123,13 @@ async def _on_standby(service: Service) -> Observed:
     leader = table.column("leader")
     leaderless = ~BrokerSet(brokers)[leader]
     missing = some(table.column("assigned") & ~table.column("in_sync"))
-    rows = np.flatnonzero(counted)
     partitions = _partitions(
         table,
         offline=counted & leaderless,
         under_replicated=counted & missing,
         min_isr=controller.topic_settings.min_isr_of_topics(table),
-        not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(rows)))),
+        electable=BrokerSet(brokers.keys() - maintenance.drains.keys()),
+        drained=maintenance.drains,
         counted=counted,
     )
     detail = "" if not standby.stale else f"{standby.stale:,} topics or partitions are not read yet"
@@ -168,22 +172,52 @@ def _partitions(
     offline: Bools,
     under_replicated: Bools,
     min_isr: Ints,
-    not_preferred: int,
-    counted: Bools | None = None,
+    electable: BrokerSet,
+    drained: Collection[int],
+    counted: Bools,
 ) -> Partitions:
-    """Args: `min_isr`: by topic number; `counted`: rows to count; None for all rows of the table."""
+    """Count the partitions of replicated topics.
+
+    Args:
+        min_isr: by topic number.
+        electable: brokers that may lead; `drained`: brokers that may not until their drains end.
+        counted: rows to count.
+    """
+    replicated = ~_mask(table, table.owned(table.all()))
+    every = counted & replicated
     against = in_sync_against(table, min_isr[table.column("topic")])
-    every = np.ones(len(offline), np.bool_) if counted is None else counted
     lagging = shares(table).out_of_sync
+    # As those that are queued for deletion never count.
+    rows = table.rows(np.flatnonzero(every))
+    elsewhere = rows.take(preferred_imbalance(rows))
+    head = preferred_slot(elsewhere.assigned)
+    preferred = first(elsewhere.assigned, elsewhere.replicas)
+    returnable = some(head & elsewhere.in_sync & ~elsewhere.dir_offline) & electable[preferred]
     return Partitions(
-        total=len(table),
-        offline=_named(table, offline),
-        under_replicated=_named(table, under_replicated),
+        total=int(np.count_nonzero(replicated & (table.column("topic") >= 0))),
+        offline=_named(table, offline & replicated),
+        under_replicated=_named(table, under_replicated & replicated),
         # An offline partition may still have a leader in the table.
         under_min_isr=_named(table, (against.under | (offline & ~_is_new(table))) & every),
         min_isr_unknown=int(np.count_nonzero(against.unknown & every)),
-        not_preferred=not_preferred,
+        not_preferred=len(elsewhere),
+        returnable=int(np.count_nonzero(returnable)),
+        preferred_drained=tuple(sorted(set(drained) & set(preferred.tolist()))),
         lagging=tuple(sorted(lagging.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _shards(cluster: Cluster) -> Shards:
+    table, numbers = cluster.table, shard_rows(cluster)
+    states = states_of(cluster, table.rows(numbers))
+    by_state = {state: _named(table, _mask(table, numbers[states == state])) for state in ShardState}
+    unowned = np.unique(table.column("topic")[numbers[states == ShardState.UNOWNED]]).tolist()
+    names = [table.topic_at(number).name for number in unowned]
+    return Shards(
+        total=len(numbers),
+        unowned=by_state[ShardState.UNOWNED],
+        failing=by_state[ShardState.FAILING],
+        not_offered=tuple(name for name in sorted(names) if not cluster.members(name)),
     )
 
 
@@ -201,7 +235,13 @@ def _named(table: Table, selected: Bools) -> tuple[int, tuple[str, ...]]:
 def _failed_handlers(cluster: Cluster) -> tuple[FailedHandler, ...]:
     """Returns the replicas whose handlers cannot serve; those that do not recover by themselves come first."""
     failed = [
-        FailedHandler(str(name), broker, handler_text(report), reset_of(name, broker, report))
+        FailedHandler(
+            str(name),
+            broker,
+            handler_text(report),
+            reset_of(name, broker, report),
+            noun="participant" if cluster.is_shard(name) else "broker",
+        )
         for name, broker, report in cluster.reported_replicas()
         if report.status.is_failure
     ]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kactl.machines.shards import ShardState, shard_rows, states_of
 from kactl.model import NO_BROKER, ZERO_ID
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import offline_partitions
@@ -47,6 +48,8 @@ def topic_infos(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
     np.maximum.at(factor, index, assigned.sum(axis=0))
     missing = some(assigned & ~table.column("in_sync")[:, rows]) & (table.column("leader_epoch")[rows] >= 0)
     offline = offline_partitions(cluster)[rows]
+    shards = np.isin(rows, shard_rows(cluster)) & (cluster.fence.epoch > 0)
+    offline[shards] = states_of(cluster, table.rows(rows[shards])) == ShardState.UNOWNED
     counts = zip(
         known,
         np.bincount(index, minlength=len(known)).tolist(),
@@ -64,6 +67,8 @@ def topic_infos(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
             offline_partitions=without_leader,
             under_replicated_partitions=0 if topic.name in cluster.topics_to_delete else lagging,
             deleting=topic.name in cluster.topics_to_delete,
+            kind=topic.ref.kind,
+            standby=cluster.standbys.get(topic.name) if topic.ref.is_ownership else None,
         )
         for topic, count, replicas, without_leader, lagging in counts
     ]

@@ -9,11 +9,12 @@ import bisect
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
+from kactl.machines.shards import ShardState, states_of
 from kactl.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
 from kactl.state.cluster import Cluster
@@ -23,7 +24,7 @@ from kactl.state.table import Table, Topic
 
 from . import cursor
 from .problem import of_parameter
-from .schema import PartitionInfo, PartitionQuery
+from .schema import PartitionInfo, PartitionQuery, ShardInfo, ShardStateName
 
 # Objects built before yielding to other tasks; at about 12 µs each, two milliseconds.
 _OBJECTS_AT_ONCE: Final = 200
@@ -46,6 +47,7 @@ class PageRows:
         rows: the rows of the page, in order.
         names: topic names by topic number.
         offline, under_replicated, under_min_isr: bool[n]; `min_isr`: int32[n], 0 if unknown.
+        shards: those of the rows that are shards, by row number.
         matched: number of partitions on all pages.
         next_cursor: None on the last page.
     """
@@ -56,6 +58,7 @@ class PageRows:
     under_replicated: Bools
     under_min_isr: Bools
     min_isr: Ints
+    shards: Mapping[int, ShardInfo]
     matched: int
     next_cursor: str | None
 
@@ -73,6 +76,7 @@ class PageRows:
                 under_replicated=self.under_replicated[indices],
                 under_min_isr=self.under_min_isr[indices],
                 min_isr=self.min_isr[indices],
+                shards=self.shards,
             )
         return tuple(infos)
 
@@ -102,7 +106,7 @@ def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | Non
     offline, under_replicated = offline_partitions(cluster), _mask(table, table.under_replicated())
     min_isr = _of_rows(table, min_isr)
     min_isr_state = in_sync_against(table, min_isr)
-    keep = _matching(table, query, offline, under_replicated, min_isr_state)
+    keep = _matching(cluster, query, offline, under_replicated, min_isr_state)
     matched = np.flatnonzero(keep)
     names = sorted(topic.name for topic in table.topics())
     after = cursor.read(query.cursor)
@@ -120,6 +124,7 @@ def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | Non
         under_replicated=under_replicated[row_numbers],
         under_min_isr=min_isr_state.under[row_numbers],
         min_isr=min_isr[row_numbers],
+        shards=_shards(cluster, rows),
         matched=len(matched),
         next_cursor=next_cursor,
     )
@@ -141,8 +146,23 @@ def find_partition(cluster: Cluster, topic: str, partition: int, min_isr: Ints |
         under_replicated=_is_under_replicated(rows),
         under_min_isr=in_sync_against(cluster.table, own).under[row_numbers],
         min_isr=own[row_numbers],
+        shards=_shards(cluster, rows),
     )
     return info
+
+
+def _shards(cluster: Cluster, rows: Rows) -> dict[int, ShardInfo]:
+    """Returns the states of those rows that are shards, by row number. Only the controller knows them."""
+    owned = np.isin(rows.index, cluster.table.owned(rows.index))
+    if not owned.any() or not cluster.fence.epoch:
+        return {}
+    rows = rows.take(owned)
+    states = zip(rows.index.tolist(), cluster.table.names(rows.index), states_of(cluster, rows).tolist(), strict=True)
+    found = {row: (ShardState(state), cluster.handovers.get(name)) for row, name, state in states}
+    return {
+        row: ShardInfo(state=cast(ShardStateName, state.label), former=None if handover is None else handover.former)
+        for row, (state, handover) in found.items()
+    }
 
 
 def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
@@ -155,9 +175,10 @@ def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
 
 
 def _matching(
-    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, min_isr_state: MinIsrState
+    cluster: Cluster, query: PartitionQuery, offline: Bools, under_replicated: Bools, min_isr_state: MinIsrState
 ) -> Bools:
     """Returns bool[P]: the rows that match a query."""
+    table = cluster.table
     topic = table.column("topic")
     keep: Bools = topic >= 0
     if query.state:
@@ -182,6 +203,15 @@ def _matching(
         keep &= min_isr_state.at == query.at_min_isr
     if query.not_preferred is not None:
         keep &= _not_preferred(table) == query.not_preferred
+    if query.kind is not None:
+        keep &= _mask(table, table.owned(table.all())) == (query.kind == "ownership")
+    if query.shard:
+        if not cluster.fence.epoch:
+            raise of_parameter("shard", "only the controller knows the states of shards: ask it, and without at")
+        shards = table.owned(np.flatnonzero(keep))
+        names = [state.label for state in ShardState]
+        wanted = np.isin(states_of(cluster, table.rows(shards)), [names.index(state) for state in query.shard])
+        keep = _mask(table, shards[wanted])
     return keep
 
 
@@ -257,6 +287,7 @@ def _infos(
     under_replicated: Bools,
     under_min_isr: Bools,
     min_isr: Ints,
+    shards: Mapping[int, ShardInfo],
 ) -> list[PartitionInfo]:
     """Returns partitions as objects. Columns become lists first, because reading single elements of columns is slow."""
     lists: dict[str, Any] = {
@@ -264,7 +295,8 @@ def _infos(
         for name in ("replicas", "assigned", "in_sync", "adding", "removing", "replica_state")
     }
     infos = []
-    for topic, partition, state, leader, leader_epoch, epoch, controller_epoch, recovering, *of_slots in zip(
+    for row, topic, partition, state, leader, leader_epoch, epoch, controller_epoch, recovering, *of_slots in zip(
+        rows.index.tolist(),
         rows.topic.tolist(),
         rows.partition.tolist(),
         rows.state.tolist(),
@@ -311,6 +343,7 @@ def _infos(
                     for broker, replica_state, is_assigned in zip(replicas, states, assigned, strict=True)
                     if broker != NO_BROKER and (is_assigned or replica_state != ReplicaState.ABSENT)
                 },
+                shard=shards.get(row),
             )
         )
     return infos

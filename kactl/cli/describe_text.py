@@ -18,7 +18,7 @@ from kactl.admin.schema import (
     TopicInfo,
 )
 
-from . import output
+from . import output, shards
 from .explain import candidate_lines
 from .get import broker_state, controller_values, drain_text, partition_table
 from .output import BAD, NONE, PLAIN, WARN, Cell
@@ -102,10 +102,12 @@ def topic_lines(
     values: list[tuple[str, Cell]] = [
         ("topic", topic.name),
         ("id", topic.id or NONE),
-        ("partitions", f"{topic.partitions:,}"),
-        ("replication", str(topic.replication_factor)),
+        *topic_sizes(topic),
         ("overrides", overrides or NONE),
-        ("offline", (str(topic.offline_partitions), BAD if topic.offline_partitions else PLAIN)),
+        (
+            "offline" if topic.kind == "replicated" else "without owner",
+            (str(topic.offline_partitions), BAD if topic.offline_partitions else PLAIN),
+        ),
         (
             "under-replicated",
             (str(topic.under_replicated_partitions), WARN if topic.under_replicated_partitions else PLAIN),
@@ -114,6 +116,14 @@ def topic_lines(
     ]
     waits = [] if explanation is None else [f"  {output.harmless(each)}" for each in explanation.waits_for]
     return [*output.pairs(values), *waits, "", *partition_table(partitions)]
+
+
+def topic_sizes(topic: TopicInfo) -> list[tuple[str, Cell]]:
+    """Returns the number of partitions and replicas of a topic, or of shards and standbys."""
+    if topic.kind == "replicated":
+        return [("partitions", f"{topic.partitions:,}"), ("replication", str(topic.replication_factor))]
+    standby = NONE if topic.standby is None else str(topic.standby)
+    return [("kind", topic.kind), ("shards", f"{topic.partitions:,}"), ("standbys", standby)]
 
 
 def partition_lines(
@@ -145,11 +155,9 @@ def explanation_lines(explanation: PartitionExplanation | None) -> list[str]:
 
 def _partition(item: PartitionInfo) -> list[tuple[str, Cell]]:
     minimum = NONE if item.min_insync_replicas is None else str(item.min_insync_replicas)
+    if item.shard is not None:
+        return _shard(item)
     states = ", ".join(f"{broker} {state.replace('_', ' ')}" for broker, state in item.replica_states.items())
-    status = "; ".join(
-        f"{broker} {each.status.replace('_', ' ')} for {output.duration(each.for_ms)}: {each.detail}"
-        for broker, each in item.replica_status.items()
-    )
     return [
         ("partition", f"{item.topic}-{item.partition}"),
         ("state", (item.state, PLAIN if item.state == "online" else BAD)),
@@ -165,8 +173,30 @@ def _partition(item: PartitionInfo) -> list[tuple[str, Cell]]:
             (f"{minimum}, not reached" if item.under_min_isr else minimum, BAD if item.under_min_isr else PLAIN),
         ),
         ("replica states", states or NONE),
-        ("handlers", (status, WARN) if status else NONE),
+        ("handlers", _handlers(item)),
     ]
+
+
+def _shard(item: PartitionInfo) -> list[tuple[str, Cell]]:
+    former = None if item.shard is None else item.shard.former
+    return [
+        ("shard", f"{item.topic}-{item.partition}"),
+        ("state", shards.state(item)),
+        ("owner", (output.broker(item.leader), BAD if item.leader < 0 else PLAIN)),
+        *([("former owner", str(former))] if former is not None else []),
+        ("standbys", shards.standbys(item)),
+        ("leader epoch", output.broker(item.leader_epoch)),
+        ("handlers", _handlers(item)),
+    ]
+
+
+def _handlers(item: PartitionInfo) -> Cell:
+    """Returns the participants whose handlers are not in their normal state."""
+    status = "; ".join(
+        f"{broker} {each.status.replace('_', ' ')} for {output.duration(each.for_ms)}: {each.detail}"
+        for broker, each in item.replica_status.items()
+    )
+    return (status, WARN) if status else NONE
 
 
 def _events(events: Iterable[AnyEvent]) -> list[str]:

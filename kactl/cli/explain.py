@@ -14,6 +14,7 @@ from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
 
 _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
+_SHARD_HEADER: Final = ("PARTICIPANT", "STATE", "ROLE", "VERDICT")
 _BROKER_COLOUR: Final = {"live": GOOD, "fenced": WARN, "drained": WARN, "shutting_down": WARN, "dead": BAD}
 
 
@@ -23,7 +24,7 @@ _BROKER_COLOUR: Final = {"live": GOOD, "fenced": WARN, "drained": WARN, "shuttin
 def explain(settings: Settings, *, name: str) -> None:
     """Explain why a partition (`orders-0`) has its present leader, or none, and how to change that.
 
-    For a topic (`orders`), show the progress of its deletion.
+    For a shard, explain its owner. For a topic (`orders`), show the progress of its deletion.
     """
     form = settings.form()
     explanation = _found(settings, name)
@@ -73,15 +74,22 @@ def candidate_lines(explanation: PartitionExplanation) -> list[str]:
     """Returns the verdict on a partition, the remedies, and the verdict on each replica."""
     lines = [f"{explanation.topic}-{explanation.partition}: {explanation.verdict}."]
     lines += [f"  {remedy}" for remedy in explanation.remedies]
+    if explanation.since_ms is not None:
+        trigger = f", because of {explanation.trigger}" if explanation.trigger else ""
+        lines.append(f"  so since {output.moment(explanation.since_ms)}{trigger}")
     if explanation.reassignment is not None:
         lines.append(f"It is being reassigned: {explanation.reassignment}.")
     if explanation.candidates:
-        lines += ["", *output.table(_HEADER, [_row(candidate) for candidate in explanation.candidates])]
+        rows = [_row(candidate, explanation) for candidate in explanation.candidates]
+        lines += ["", *output.table(_HEADER if explanation.shard is None else _SHARD_HEADER, rows)]
     return lines
 
 
-def _row(candidate: CandidateInfo) -> tuple[Cell, ...]:
-    in_sync = ("yes", GOOD) if candidate.in_sync else ("no", WARN)
+def _row(candidate: CandidateInfo, explanation: PartitionExplanation) -> tuple[Cell, ...]:
+    in_sync: Cell = ("yes", GOOD) if candidate.in_sync else ("no", WARN)
+    if explanation.shard is not None:
+        role = "owner" if candidate.broker == explanation.leader else "standby"
+        in_sync = (role, GOOD) if candidate.in_sync else output.NONE
     broker = (candidate.broker_state.replace("_", " "), _BROKER_COLOUR[candidate.broker_state])
     return str(candidate.broker), broker, in_sync, (candidate.verdict, PLAIN if candidate.may_lead else WARN)
 

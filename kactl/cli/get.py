@@ -1,9 +1,9 @@
-"""`kactl get`: lists of partitions, brokers, topics, elections and events, and the controller."""
+"""`kactl get`: lists of partitions, shards, brokers, topics, elections and events, and the controller."""
 
 import collections
 import datetime
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, get_args
 
 import click
 import msgspec
@@ -20,11 +20,13 @@ from kactl.admin.schema import (
     EventPage,
     HoldInfo,
     PartitionInfo,
+    ShardStateName,
     TopicInfo,
 )
 from kactl.model import order_text
 
 from . import output
+from . import shards as shards_
 from .common_options import Settings, options
 from .moments import SINCE, Since
 from .output import BAD, NONE, PLAIN, WARN, Cell
@@ -45,7 +47,7 @@ def _with_offset(_: click.Context, __: click.Parameter, value: str | None) -> st
 
 @click.group()
 def get() -> None:
-    """Show partitions, brokers, topics, elections, events and the controller."""
+    """Show partitions, shards, brokers, topics, elections, events and the controller."""
 
 
 @get.command(short_help="List partitions with their leaders.")
@@ -99,6 +101,32 @@ def partitions(
     show_partitions(settings, items)
     if not matched:
         settings.note("No partition matches." if any(wanted.values()) else "There are no partitions.")
+    if matched > len(items):
+        settings.note(f"{len(items):,} of {matched:,} are shown: use a narrower filter, or raise --limit.")
+
+
+@get.command(short_help="List shards with their owners.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(get_args(ShardStateName)),
+    multiple=True,
+    help="Only those in this state, such as unowned or failing; may be repeated.",
+)
+@click.option("--owner", type=int, metavar="ID", help="Only those of this participant; -1: without an owner.")
+@click.option("--topic", metavar="T", help="Only those of this topic; * and ? are wildcards.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number of shards shown."
+)
+@options
+@watchable
+def shards(settings: Settings, *, states: tuple[str, ...], owner: int | None, topic: str | None, limit: int) -> None:
+    """List the partitions of ownership topics with their owners and standbys."""
+    wanted = {"kind": "ownership", "shard": ",".join(states) or None, "leader": owner, "topic": topic}
+    items, matched = settings.api.partitions(wanted, limit=limit)
+    show(settings, items, shards_.HEADER, map(shards_.row, items))
+    if not matched:
+        settings.note("No shard matches: `kactl topic list` names the topics of the kind ownership.")
     if matched > len(items):
         settings.note(f"{len(items):,} of {matched:,} are shown: use a narrower filter, or raise --limit.")
 
@@ -213,12 +241,22 @@ def list_topics(settings: Settings) -> None:
 
 def show_partitions(settings: Settings, items: Sequence[PartitionInfo]) -> None:
     """Print partitions."""
-    show(settings, items, _PARTITION_HEADER, map(_partition_row, items))
+    form = settings.form()
+    if form in output.DATA:
+        output.print_data(form, items, items)
+    else:
+        output.print_lines(partition_table(items))
 
 
 def partition_table(items: Iterable[PartitionInfo]) -> list[str]:
-    """Returns the lines of some partitions."""
-    return output.table(_PARTITION_HEADER, map(_partition_row, items))
+    """Returns the lines of some partitions, and after them those of shards."""
+    replicated: list[PartitionInfo] = []
+    owned: list[PartitionInfo] = []
+    for item in items:
+        (replicated if item.shard is None else owned).append(item)
+    lines = output.table(_PARTITION_HEADER, map(_partition_row, replicated)) if replicated or not owned else []
+    gap = [""] if lines and owned else []
+    return [*lines, *gap, *(output.table(shards_.HEADER, map(shards_.row, owned)) if owned else [])]
 
 
 _PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS", "MIN ISR")
@@ -247,7 +285,7 @@ _ELECTION_HEADER: Final = (
     "ACKED",
     "BROKERS",
 )
-_TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", "ID")
+_TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", "KIND", "ID")
 
 
 def _partition_row(item: PartitionInfo) -> tuple[Cell, ...]:
@@ -343,9 +381,10 @@ def _topic_row(item: TopicInfo) -> tuple[Cell, ...]:
     return (
         item.name,
         str(item.partitions),
-        str(item.replication_factor),
+        str(item.replication_factor) if item.kind == "replicated" else NONE,
         (str(item.offline_partitions), BAD if item.offline_partitions else PLAIN),
         (str(item.under_replicated_partitions), WARN if item.under_replicated_partitions else PLAIN),
+        item.kind,
         (item.id or NONE) + (" (being deleted)" if item.deleting else ""),
     )
 

@@ -34,7 +34,7 @@ ENTRIES: Final = {
     "status": Entry(".status", "Health checks; the exit code states the result."),
     "controller": Entry(".controller", "Run the controller of real Kafka brokers, or inspect one."),
     "topic": Entry(".topic", "Create, change, delete, list and describe topics."),
-    "get": Entry(".get", "Show partitions, brokers, topics, elections, events and the controller."),
+    "get": Entry(".get", "Show partitions, shards, brokers, topics, elections, events and the controller."),
     "describe": Entry(".describe", "Describe one object in detail, with causes."),
     "explain": Entry(".explain", "Explain the state of a partition or topic."),
     "elect": Entry(".elect", "Elect leaders: the preferred ones, or unclean ones."),

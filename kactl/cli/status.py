@@ -98,9 +98,10 @@ def _headline(info: ClusterInfo) -> str:
     else:
         controller += f", seen by {info.node_id}, a standby"
     registered = info.brokers + info.brokers_dead
+    shards = f"   shards {info.shards:,}" if info.shards else ""
     return (
         f"CLUSTER {output.harmless(info.cluster)}   {status_}   {controller}   brokers {info.brokers}/{registered}"
-        f"   topics {info.topics:,}   partitions {info.partitions:,}"
+        f"   topics {info.topics:,}   partitions {info.partitions:,}{shards}"
     )
 
 

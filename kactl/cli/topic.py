@@ -2,6 +2,7 @@
 
 import copy
 import re
+from typing import get_args
 
 import click
 
@@ -15,8 +16,9 @@ from kactl.admin.schema import (
     TopicDetail,
 )
 from kactl.messages.topic_requests import WaitFor
+from kactl.model import TopicKind
 
-from . import output
+from . import output, shards
 from .api_client import confirm, quoted
 from .common_options import (
     FORMS,
@@ -30,6 +32,7 @@ from .common_options import (
     yes_option,
 )
 from .describe_lines import describe_lines
+from .describe_text import topic_sizes
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
 from .output import NONE
@@ -38,9 +41,9 @@ from .partition_files import ids
 wait_option = click.option(
     "--wait",
     type=click.Choice(["stored", "led", "ready", "acknowledged"]),
-    default="led",
     help="Wait until the controller knows the topic, for leaders that have acknowledged their orders and for brokers "
-    "that know them (the earlier name is acknowledged), or for leaders whose handlers lead.  [led]",
+    "that know them (the earlier name is acknowledged), or for leaders whose handlers lead.  [led; of ownership topics "
+    "stored]",
 )
 
 
@@ -68,6 +71,19 @@ def topic() -> None:
     "--replication-factor", type=int, metavar="N", help="Replicas per partition.  [default-replication-factor, 1]"
 )
 @click.option(
+    "--kind",
+    type=click.Choice(get_args(TopicKind)),
+    default="replicated",
+    show_default=True,
+    help="ownership: for programs that keep no records in kactl. Any participant may own any partition.",
+)
+@click.option(
+    "--standby",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of an ownership topic: participants that follow each partition.",
+)
+@click.option(
     "--assignment",
     "assigned",
     multiple=True,
@@ -93,22 +109,39 @@ def create(
     name: str,
     partitions: int | None,
     replication_factor: int | None,
+    kind: TopicKind,
+    standby: int | None,
     assigned: tuple[str, ...],
     configs: tuple[str, ...],
     dry_run: bool,
-    wait: WaitFor,
+    wait: WaitFor | None,
     reason: str,
 ) -> None:
-    """Create a topic, and wait until its leaders and all brokers know it."""
+    """Create a topic, and wait until its leaders and all brokers know it; an ownership topic until it is stored.
+
+    The partitions of an ownership topic (shards) are owned by the participants that run, now and later.
+    """
     form = settings.form()
     if assigned and (partitions is not None or replication_factor is not None):
         raise click.UsageError("specify either --assignment, or --partitions and --replication-factor, not both")
+    if kind == "ownership" and (assigned or replication_factor is not None):
+        option = "--assignment" if assigned else "--replication-factor"
+        raise click.UsageError(
+            f"{option} does not apply to --kind ownership, whose owners the controller chooses among all participants: "
+            "leave it out, and give --standby for participants that are ready to take over"
+        )
+    if kind != "ownership" and standby is not None:
+        raise click.UsageError(
+            "--standby applies to --kind ownership: give that as well, or --replication-factor for a replicated topic"
+        )
     request = TopicCreation(
         name=name,
         partitions=partitions,
         replication_factor=replication_factor,
         assignment=_assignment(assigned),
         config=dict(map(_override, configs)),
+        kind=kind,
+        standby=standby,
         dry_run=dry_run,
         wait=wait,
         timeout_ms=_wait_ms(settings.timeout_s),
@@ -172,7 +205,7 @@ def add_partitions(
     partitions: int,
     assigned: tuple[str, ...],
     dry_run: bool,
-    wait: WaitFor,
+    wait: WaitFor | None,
     reason: str,
 ) -> None:
     """Add partitions to a topic, and wait until their leaders and all brokers know them.
@@ -256,8 +289,8 @@ def describe(settings: Settings, *, name: str) -> None:
             [
                 ("topic", detail.topic.name + (" (being deleted)" if detail.topic.deleting else "")),
                 ("id", detail.topic.id or NONE),
-                ("partitions", str(detail.topic.partitions)),
-                ("replication", str(detail.topic.replication_factor)),
+                *topic_sizes(detail.topic),
+                *([] if detail.topic.kind == "replicated" else [("owners", shards.owners(members))]),
                 ("overrides", overrides or NONE),
             ]
         )

@@ -155,9 +155,13 @@ def election_text(event: ElectionEvent) -> str:
 
 def _partition(event: PartitionEvent) -> tuple[str, Mapping[str, Any]]:
     change = event.to_state if event.from_state == event.to_state else f"{event.from_state} -> {event.to_state}"
+    owned = event.because is not None and event.because.strategy == "ownership"
+    leads, follow, isr = "leader", "isr", event.isr
+    if owned:
+        leads, follow, isr = "owner", "standbys", tuple(broker for broker in isr if broker != event.leader)
     text = (
-        f"{event.topic}-{event.partition}  {change}  leader {output.broker(event.leader)}"
-        f"  epoch {output.broker(event.leader_epoch)}  isr {output.numbers(event.isr)}"
+        f"{event.topic}-{event.partition}  {change}  {leads} {output.broker(event.leader)}"
+        f"  epoch {output.broker(event.leader_epoch)}  {follow} {output.numbers(isr)}"
     )
     if event.recovering:
         text += "  recovering"

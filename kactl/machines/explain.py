@@ -19,14 +19,14 @@ from kactl.state.table import NO_ROW
 
 DeletionState = Literal["none", "halted", "running"]
 BrokerState = Literal["live", "fenced", "drained", "shutting_down", "dead"]
-_STATE_TEXT: Final = {
+STATE_TEXT: Final = {
     "live": "is live",
     "fenced": "is registered, but has never linked to this controller",
     "drained": "is drained",
     "shutting_down": "is shutting down",
     "dead": "is dead",
 }
-_STOPPING: Final = ("drained", "shutting_down")
+STOPPING: Final = ("drained", "shutting_down")
 
 
 # Characters of a handler's reason, which is escaped already; several of them are in one text.
@@ -180,7 +180,7 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
     reasons = []
     if state != "live":
         drain = f" ({cluster.maintenance.drains[broker]})" if state == "drained" else ""
-        reasons.append(f"its broker {_STATE_TEXT[state]}{drain}")
+        reasons.append(f"its broker {STATE_TEXT[state]}{drain}")
     if failed:
         registered = cluster.brokers.get(broker)
         what = "application" if registered is not None and registered.incarnation else "directory"
@@ -236,18 +236,20 @@ def waits_for(cluster: Cluster, view: PartitionView, moment: Moment = _NO_MOMENT
     row, columns = cluster.table.row(view.name), cluster.table.hold_columns()
     if cluster.holds.exempt(columns, np.array([row])).any():
         return ""
-    holder = int(columns.holder[row])
+    holder, is_shard = int(columns.holder[row]), cluster.is_shard(view.name)
+    noun = "participant" if is_shard else "broker"
     if holder >= 0:
         link = moment.links.get(holder, "it is linked")
-        return f"the release of broker {holder}, which led before: {link}"
+        former = "owned it" if is_shard else "led"
+        return f"the release of {noun} {holder}, which {former} before: {link}"
     if holder != NO_BROKER:
         evicted = ", which was evicted" if holder in cluster.holds.evicted else ""
         ends = moment.until(cluster.holds.until_ms.get(holder))
-        return f"the end of the lease of the earlier process of broker {past_life(holder)}{evicted}{ends}"
+        return f"the end of the lease of the earlier process of {noun} {past_life(holder)}{evicted}{ends}"
     others = cluster.holds.unanswered - {view.leader}
     if others and int(columns.waiting_epoch[row]) == view.leader_epoch:
         silent = sorted({other if other >= 0 else past_life(other) for other in others if other > VANISHED_BEFORE})
-        named = f"brokers {_listed(silent)}" if silent else "sessions that ended before this controller was elected"
+        named = f"{noun}s {_listed(silent)}" if silent else "sessions that ended before this controller was elected"
         return f"the answers of {named} to this controller, which has just been elected"
     return ""
 
@@ -257,9 +259,6 @@ def _verdict(
 ) -> tuple[str, tuple[str, ...]]:
     if view.topic in cluster.topics_to_delete:
         return f"topic {view.topic} is being deleted, so no leader is elected", ()
-    topic = cluster.table.topic(view.topic)
-    if topic is not None and topic.ref.is_ownership and view.leader not in cluster.brokers:
-        return _unowned(cluster, view)
     if not candidates:
         return "no replica is assigned to it", (f"assign replicas: kactl reassign plan --topic {view.topic}",)
     leading = next((candidate for candidate in candidates if candidate.broker == view.leader), None)
@@ -271,18 +270,6 @@ def _verdict(
         return f"broker {view.leader} leads, although it is not assigned", ()
     reported = {broker for broker in view.replicas if cluster.replica_report(view.name, broker) is not None}
     return _leaderless(view, candidates, reported)
-
-
-def _unowned(cluster: Cluster, view: PartitionView) -> tuple[str, tuple[str, ...]]:
-    members = sorted(cluster.members(view.topic))
-    if members:
-        return f"no participant owns it: {members} cannot serve it now, and are tried again", ()
-    others = sorted(id_ for id_, broker in cluster.brokers.items() if broker.incarnation)
-    why = f"{others} offer other topics, or cannot be used" if others else "none is registered"
-    return (
-        f"no participant offers it: {why}; the first that does owns it",
-        (f"start one that offers {view.topic}: without groups= it offers all topics",),
-    )
 
 
 def _led(view: PartitionView, candidates: tuple[Candidate, ...], waits_for: str) -> tuple[str, tuple[str, ...]]:
@@ -317,7 +304,7 @@ def _leaderless(
                 or (f"start one of the brokers {_listed(candidate.broker for candidate in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
-    stopping = [candidate for candidate in candidates if candidate.broker_state in _STOPPING]
+    stopping = [candidate for candidate in candidates if candidate.broker_state in STOPPING]
     fenced = [candidate for candidate in candidates if candidate.broker_state == "fenced"]
     known = [candidate.broker for candidate in (*online, *stopping, *fenced)]
     lost = [broker for broker in view.isr if broker not in known and broker not in reported]
@@ -349,7 +336,7 @@ def _link(candidates: Iterable[Candidate]) -> tuple[str, ...]:
 
 def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:
     """Returns the remedy for replicas on brokers that run but are drained or about to stop."""
-    stopping = [candidate.broker for candidate in candidates if candidate.broker_state in _STOPPING]
+    stopping = [candidate.broker for candidate in candidates if candidate.broker_state in STOPPING]
     undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping)
     return (f"let broker {' or '.join(map(str, stopping))} lead again: {undo}",) if stopping else ()
 

@@ -9,10 +9,11 @@ import numpy as np
 from kactl.messages.admin import TopicEnsureRequested, TopicProgress
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Rows
+from kactl.state.rows import Rows
 
-from .explain import explain_partition, handler_text, waits_for
+from .explain import handler_text, waits_for
 from .placement import usable_brokers
+from .shards import explain, serving
 from .shortage import too_few, unusable
 
 # As many as an error message can name.
@@ -75,7 +76,7 @@ def progress_of(
         count: the number of partitions that the topic is to have at least.
         created: as the result states it.
         delivery: of the orders to the leaders. None: leaders only have to be registered.
-        ready: leaders also have to serve; see `_serving`.
+        ready: leaders also have to serve; see `serving`.
         led: False if the partitions only have to be known.
         explained: the result has a reason for each partition that waits.
     """
@@ -89,7 +90,7 @@ def progress_of(
     silent = frozenset(delivery.behind(True)) if delivery else frozenset[int]()
     complete = cluster.live_brokers.registered[rows.leader] & ~np.isin(rows.leader, list(silent))
     if ready:
-        complete &= _serving(cluster, rows)
+        complete &= serving(cluster, rows)
     waiting = np.flatnonzero(~complete)
     last_error = delivery.last_error if delivery else lambda broker: ""
     named = [
@@ -109,23 +110,11 @@ def _rows_of(cluster: Cluster, topic: str) -> Rows | None:
     return None if known is None else cluster.table.rows(np.asarray(cluster.table.rows_of(known)))
 
 
-def _serving(cluster: Cluster, rows: Rows) -> Bools:
-    """Returns bool[n]: whether the leaders act: those of handlers report it, and the others act once they may lead."""
-    table, holds = cluster.table, cluster.holds
-    later = np.array([cluster.leads_later.get(leader, True) for leader in rows.leader.tolist()], np.bool_)
-    since = table.led_since()[rows.index]
-    acts = ~later | cluster.readiness.holds(rows.index, rows.topic, rows.partition, rows.leader_epoch, since)
-    held = holds.held(table.hold_columns(), rows.index, rows.leader) if holds.is_used else None
-    serving: Bools = acts if held is None else acts & ~held
-    failed = [int(rows.index[at]) in table.dirs_offline(leader) for at, leader in enumerate(rows.leader.tolist())]
-    return serving & ~np.array(failed, np.bool_)
-
-
 def _reason(
     cluster: Cluster, name: TopicPartition, leader: int, silent: Collection[int], last_error: Callable[[int], str]
 ) -> str:
     if leader == NO_LEADER:
-        explanation = explain_partition(cluster, name)
+        explanation = explain(cluster, name)
         if explanation is None:
             return f"{name} has no leader"
         return "; ".join((f"{name}: {explanation.verdict}", *explanation.remedies[:1]))

@@ -34,10 +34,11 @@ def overrides(config: Mapping[str, str] | None, kind: TopicKind, standby: int | 
     if kind not in get_args(TopicKind):
         raise BadRequest("kind", f"{kind!r} is unknown: give 'replicated' or 'ownership'")
     result = {} if config is None else arguments.settings(config)
+    if kind != "ownership" and (standby is not None or STANDBY in result):
+        field = "config" if standby is None else "standby"
+        raise BadRequest(field, "only topics of kind='ownership' have standbys: give replication_factor")
     if standby is None:
         return result
-    if kind != "ownership":
-        raise BadRequest("standby", "only topics of kind='ownership' have standbys: give replication_factor")
     return {**result, STANDBY: str(arguments.whole(standby, "standby"))}
 
 

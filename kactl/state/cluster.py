@@ -256,6 +256,11 @@ class Cluster:
             if broker.incarnation and id_ in electable and (broker.groups is None or topic in broker.groups)
         }
 
+    def is_shard(self, name: TopicPartition) -> bool:
+        """Whether a partition belongs to an ownership topic."""
+        topic = self.table.topic(name.topic)
+        return topic is not None and topic.ref.is_ownership
+
     def mark_shutting_down(self, broker: int, shutting_down: bool = True) -> None:
         """Set or remove the mark of a broker that requests its shutdown itself. It may be drained as well."""
         if shutting_down:

@@ -79,16 +79,42 @@ class FailedHandler(msgspec.Struct, frozen=True):
     Attributes:
         reason: with what the handler has raised.
         remedy: empty if it is called again by itself.
+        noun: of the broker: participant, for a shard.
     """
 
     partition: str
     broker: int
     reason: str
     remedy: str = ""
+    noun: str = "broker"
+
+    def __str__(self) -> str:
+        return f"{self.partition} on {self.noun} {self.broker}"
+
+
+class Shards(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards of ownership topics.
+
+    Attributes:
+        unowned, failing: number of shards without an owner, and of those whose owner's handler has failed, each with
+            the first names.
+        not_offered: topics of shards without an owner that no participant that can be used offers.
+    """
+
+    total: int
+    unowned: tuple[int, tuple[str, ...]]
+    failing: tuple[int, tuple[str, ...]]
+    not_offered: tuple[str, ...] = ()
 
 
 class Partitions(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of partitions, each with the first names."""
+    """Counts of the partitions of replicated topics, each with the first names.
+
+    Attributes:
+        not_preferred: partitions not led by their preferred replica; `returnable`: which an election returns.
+        preferred_drained: the drained brokers among the preferred replicas of the others.
+        lagging: (broker, replicas out of sync), the most first.
+    """
 
     total: int
     offline: tuple[int, tuple[str, ...]]
@@ -96,7 +122,9 @@ class Partitions(msgspec.Struct, frozen=True, kw_only=True):
     under_min_isr: tuple[int, tuple[str, ...]]
     min_isr_unknown: int
     not_preferred: int
-    lagging: tuple[tuple[int, int], ...]  # (broker, replicas out of sync), the most first
+    lagging: tuple[tuple[int, int], ...]
+    returnable: int = 0
+    preferred_drained: tuple[int, ...] = ()
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -118,6 +146,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         drained: brokers that are drained, registered or not, or about to stop; `drains`: the drains as text.
         held: instances that leave the controllership to others, each with a text; None if that is not known.
         without_id: topics that have lost their ids; None if it is not known.
+        shards: None from a standby.
         session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
         certificates: a text about each certificate that the process presents, and the days for which it is still valid;
             None without one.
@@ -133,6 +162,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_active: bool
     ready: bool
     partitions: Partitions | None = None
+    shards: Shards | None = None
     unknown: str = ""
     dead: tuple[int, ...] | None = None
     drained: tuple[int, ...] = ()
@@ -225,6 +255,26 @@ def _offline_partitions(facts: Facts, limits: Limits) -> Check:
     )  # fmt: skip
 
 
+def _shards_without_owner(facts: Facts, limits: Limits) -> Check:
+    name, shards = "shards-without-owner", facts.shards
+    if shards is None:
+        skipped = "only the controller knows the states of shards"
+        return _unknown(name, facts) if facts.unknown else Check(name=name, result="skip", detail=skipped)
+    count, names = shards.unowned
+    first = names[0] if names else "T-P"
+    check = _counted(
+        name, count, limits.offline_partitions, names, "fail", f"kactl explain {first} states what ends that"
+    )  # fmt: skip
+    if check.result == "pass" or not shards.not_offered:
+        return check
+    topics = _listed(shards.not_offered)
+    return msgspec.structs.replace(
+        check,
+        detail=f"{check.detail}; no participant offers {topics}",
+        remedy=f"start a participant that offers {shards.not_offered[0]}: without groups= it offers all topics",
+    )
+
+
 def _under_min_isr(facts: Facts, limits: Limits) -> Check:
     partitions = facts.partitions
     if partitions is None:
@@ -281,8 +331,18 @@ def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
         name="preferred-imbalance", result="warn" if above else "pass", value=percent,
         limit=limits.preferred_imbalance_percent, unit="percent",
         detail=f"{partitions.not_preferred:,} of {partitions.total:,} partitions" if above else "",
-        remedy="kactl elect preferred --all" if above else "",
+        remedy=_return_to_preferred(partitions) if above else "",
     )  # fmt: skip
+
+
+def _return_to_preferred(partitions: Partitions) -> str:
+    """Returns how partitions are led by their preferred replicas again."""
+    if partitions.returnable:
+        return "kactl elect preferred --all"
+    if partitions.preferred_drained:
+        drained = partitions.preferred_drained[0]
+        return f"broker {drained} is drained, and leads nothing until kactl broker drain --undo {drained}"
+    return "start the preferred replicas, or wait until they are in sync: kactl get partitions --not-preferred"
 
 
 # -- brokers -----------------------------------------------------------------------------------------------------------
@@ -327,13 +387,13 @@ def _failed_handlers(facts: Facts, limits: Limits) -> Check:
         return Check(name=name, result="skip", detail="only the controller receives their reports")
     final = [each.remedy for each in failed if each.remedy]
     check = _counted(
-        name, len(failed), 0, tuple(f"{each.partition} on broker {each.broker}" for each in failed[:NAMED_MAX]),
+        name, len(failed), 0, tuple(map(str, failed[:NAMED_MAX])),
         "fail" if final else "warn",
         final[0] if final else "correct the handler: the logs of these brokers' processes have the tracebacks",
     )  # fmt: skip
     if not failed:
         return check
-    reasons = [f"{each.partition} on broker {each.broker}: {each.reason}" for each in failed[:3]]
+    reasons = [f"{each}: {each.reason}" for each in failed[:3]]
     more = f"; and {len(failed) - 3:,} more" if len(failed) > 3 else ""
     return msgspec.structs.replace(check, detail="; ".join(reasons) + more)
 
@@ -462,9 +522,9 @@ def _unknown(name: str, facts: Facts) -> Check:
     return Check(name=name, result="unknown", detail=facts.unknown)
 
 
-def _listed(brokers: tuple[int, ...]) -> str:
-    more = f" and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else ""
-    return ", ".join(map(str, brokers[:NAMED_MAX])) + more
+def _listed(names: Sequence[int | str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(map(str, names[:NAMED_MAX])) + more
 
 
 _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
@@ -472,6 +532,7 @@ _CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
     _store_session,
     _offline_partitions,
     _under_min_isr,
+    _shards_without_owner,
     _unreachable_brokers,
     _stuck_reassignments,
     _stuck_deletions,

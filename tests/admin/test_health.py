@@ -221,6 +221,7 @@ async def test_standby_reports_health_from_its_copy() -> None:
             "topic-ids",
             "broker-request-backlog",
             "failed-handlers",
+            "shards-without-owner",
             "broker-listeners",
             "admin-clients",
             "broker-racks",

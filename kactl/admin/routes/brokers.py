@@ -85,7 +85,15 @@ async def cluster(service: Service, request: ApiRequest[NoData, NoData, NoData])
         under_min_isr_partitions=0 if known is None else known.under_min_isr[0],
         preferred_imbalance=0 if known is None else known.not_preferred,
         as_of=service.as_of(),
+        **_shard_counts(facts.shards),
     )
+
+
+def _shard_counts(shards: health.Shards | None) -> dict[str, int]:
+    if shards is None:
+        return {}
+    failing = shards.failing[0]
+    return {"shards": shards.total, "shards_without_owner": shards.unowned[0], "shards_failing": failing}
 
 
 async def brokers(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> BrokerList:

@@ -1,5 +1,7 @@
 """Explanations of the state of partitions and topics."""
 
+from typing import Final
+
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     CandidateInfo,
@@ -10,10 +12,15 @@ from kactl.admin.schema import (
     TopicPath,
 )
 from kactl.admin.service import Service
+from kactl.admin.views import find_partition
 from kactl.errors import NotFound
 from kactl.machines.explain import explain_deletion
 from kactl.machines.reassignment import progress
+from kactl.messages.log import PartitionEvent
 from kactl.model import TopicPartition
+
+# Events of a shard in which the change of its owner is sought.
+EVENTS_MAX: Final = 200
 
 
 async def partition(service: Service, request: ApiRequest[PartitionPath, NoData, NoData]) -> PartitionExplanation:
@@ -23,6 +30,9 @@ async def partition(service: Service, request: ApiRequest[PartitionPath, NoData,
         explanation = service.controller.explain(name)
     except NotFound:
         raise service.no_partition(name.topic, name.partition) from None
+    info = find_partition(service.cluster, name.topic, name.partition)
+    shard = None if info is None else info.shard
+    since_ms, trigger = (None, "") if shard is None else await _change(service, name, explanation.leader)
     reassignments = progress(service.controller.cluster, [name])
     return PartitionExplanation(
         topic=explanation.topic,
@@ -43,7 +53,22 @@ async def partition(service: Service, request: ApiRequest[PartitionPath, NoData,
         ),
         reassignment=reassignments[0].reason if reassignments else None,
         as_of=service.as_of(),
+        shard=shard,
+        since_ms=since_ms,
+        trigger=trigger,
     )
+
+
+async def _change(service: Service, name: TopicPartition, owner: int) -> tuple[int | None, str]:
+    """Returns when a shard got its owner, or lost the former one, and the event that did it, as far as that is held."""
+    since_ms, trigger = None, ""
+    for event in reversed(await service.controller.history.of_partition(name.topic, name.partition, limit=EVENTS_MAX)):
+        if not isinstance(event, PartitionEvent) or event.refused:
+            continue
+        if event.leader != owner:
+            return since_ms, trigger
+        since_ms, trigger = event.time_ms, "" if event.because is None else event.because.trigger
+    return None, ""
 
 
 async def topic(service: Service, request: ApiRequest[TopicPath, NoData, NoData]) -> TopicExplanation:

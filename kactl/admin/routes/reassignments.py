@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import numpy as np
+
 from kactl.admin.audit import audited, listed
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
@@ -88,9 +90,17 @@ async def planned(service: Service, request: ApiRequest[NoData, NoData, PlanRequ
     cluster = service.controller.cluster
     body = request.body
     for name in sorted(set(body.topics or ())):
-        if cluster.table.topic(name) is None:
+        known = cluster.table.topic(name)
+        if known is None:
             raise NotFound("topic", name)
-    rows = cluster.table.all()
+        if known.ref.is_ownership:
+            raise BadRequest(
+                "topics",
+                f"{name} is an ownership topic, whose owners the controller chooses and evens out: leave it "
+                "out; drain a participant to move its shards",
+            )
+    table = cluster.table
+    rows = np.setdiff1d(table.all(), table.owned(table.all()))
     return await run_in_thread(
         _planned,
         body,

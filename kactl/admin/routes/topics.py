@@ -2,7 +2,7 @@
 
 import contextlib
 from http import HTTPStatus
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -35,11 +35,15 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
-from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicPartition
+from kactl.messages.topic_requests import WaitFor
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.replica_reports import ReplicaReport
 
 log = logger(__name__)
+
+# Participants that own the shards of a new topic may start later.
+_WAIT: Final[dict[TopicKind, WaitFor]] = {"replicated": "led", "ownership": "stored"}
 
 
 async def topics(service: Service, request: ApiRequest[NoData, TopicQuery, NoData]) -> TopicPage:
@@ -71,7 +75,7 @@ async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCrea
     """Create a topic, or with `dry_run` check whether it can be created."""
     body = request.body
     partitions, replication_factor = body.partitions, body.replication_factor
-    if body.assignment is None:
+    if body.assignment is None and body.kind == "replicated":
         defaults = service.config.kafka
         partitions = defaults.num_partitions if partitions is None else partitions
         replication_factor = defaults.default_replication_factor if replication_factor is None else replication_factor
@@ -82,8 +86,10 @@ async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCrea
             replication_factor=replication_factor,
             assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
             config=body.config,
+            kind=body.kind,
+            standby=body.standby,
             dry_run=body.dry_run,
-            wait=body.wait,
+            wait=body.wait or _WAIT[body.kind],
             timeout_ms=body.timeout_ms,
         )
     # In a dry run the id is discarded.
@@ -111,7 +117,7 @@ async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicC
                 body.partitions,
                 assignment=body.assignment,
                 dry_run=body.dry_run,
-                wait=body.wait,
+                wait=body.wait or _WAIT[known.ref.kind],
                 timeout_ms=body.timeout_ms,
             )
             audit.has_begun()

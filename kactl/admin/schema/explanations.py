@@ -3,10 +3,14 @@
 from typing import Literal
 
 from .common import Answer, AsOf, BrokerStateName
+from .topics import ShardInfo
 
 
 class CandidateInfo(Answer, frozen=True):
-    """One replica, in assignment order. `verdict`: whether it leads, could lead or cannot lead, and why."""
+    """One replica, in assignment order. `verdict`: whether it leads, could lead or cannot lead, and why.
+
+    Of a shard: one participant, the owner first and the standbys after it. `in_sync`: it is one of these.
+    """
 
     broker: int
     broker_state: BrokerStateName
@@ -22,6 +26,9 @@ class PartitionExplanation(Answer, frozen=True):
     Attributes:
         remedies: possible actions; empty if none is needed.
         reassignment: what its reassignment waits for; null if none is in progress.
+        shard: of a partition of an ownership topic; null otherwise.
+        since_ms: since when a shard has its owner, or none, and `trigger`: the event that has changed it; null and
+            empty if that is not known any more, and for other partitions.
     """
 
     topic: str
@@ -32,6 +39,9 @@ class PartitionExplanation(Answer, frozen=True):
     candidates: tuple[CandidateInfo, ...]
     reassignment: str | None
     as_of: AsOf
+    shard: ShardInfo | None = None
+    since_ms: int | None = None
+    trigger: str = ""
 
 
 class TopicExplanation(Answer, frozen=True):

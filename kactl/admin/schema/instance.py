@@ -112,8 +112,11 @@ class ClusterInfo(Answer, frozen=True):
         status: the worst result of the checks: `healthy`; `degraded` by a warning or an unknown figure; `unhealthy`.
         checks: always the same checks, in the same order.
         brokers: registered brokers; `brokers_dead`: brokers with replicas that are not registered.
+        partitions: of replicated topics, as all counts of partitions here.
         offline_partitions: partitions in state offline, without those of topics that are being deleted.
         preferred_imbalance: partitions that are not led by their preferred replica.
+        shards: partitions of ownership topics; `shards_without_owner`; `shards_failing`: shards whose owner's handler
+            has failed. 0 from a standby.
     """
 
     cluster: str
@@ -133,6 +136,9 @@ class ClusterInfo(Answer, frozen=True):
     under_min_isr_partitions: int
     preferred_imbalance: int
     as_of: AsOf
+    shards: int = 0
+    shards_without_owner: int = 0
+    shards_failing: int = 0
 
 
 class Resignation(Question, frozen=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kactl.model import PARTITIONS_OF_A_TOPIC_MAX
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind
 
 from .common import (
     LIMIT_DEFAULT,
@@ -34,6 +34,23 @@ class HandlerStatus(Answer, frozen=True):
     for_ms: float
 
 
+ShardStateName = Literal["unowned", "handover", "waiting", "preparing", "failing", "owned"]
+
+
+class ShardInfo(Answer, frozen=True):
+    """A partition of an ownership topic: its leader is the owner, and the other members of its ISR are the standbys.
+
+    Attributes:
+        state: unowned: it has no owner; handover: its next owner prepares, and `former` owns it until then; waiting:
+            its owner waits for the end of the former one's lease; preparing: its owner prepares; failing: the handler
+            of its owner has failed, and is called again; owned: its owner leads.
+        former: the owner during a hand-over; null otherwise.
+    """
+
+    state: ShardStateName
+    former: int | None = None
+
+
 class PartitionInfo(Answer, frozen=True):
     """One partition.
 
@@ -47,6 +64,7 @@ class PartitionInfo(Answer, frozen=True):
         replica_states: by broker id.
         replica_status: by broker id, of participants whose replicas are not in their normal state; empty in lists of
             partitions, and from a standby instance.
+        shard: of a partition of an ownership topic, from the controller; null otherwise.
     """
 
     topic: str
@@ -68,6 +86,7 @@ class PartitionInfo(Answer, frozen=True):
     preferred_leader: int
     replica_states: dict[int, ReplicaStateName]
     replica_status: dict[int, HandlerStatus] = {}
+    shard: ShardInfo | None = None
 
 
 class PartitionPage(Answer, frozen=True):
@@ -89,7 +108,10 @@ class TopicInfo(Answer, frozen=True):
 
     Attributes:
         replication_factor: the largest of its partitions.
+        offline_partitions: those without a leader; of an ownership topic, without an owner.
         deleting: the topic is marked for deletion.
+        kind: an ownership topic has shards in place of partitions, and owners in place of leaders.
+        standby: how many participants follow each shard; null for a replicated topic, and from a standby instance.
     """
 
     name: str
@@ -99,6 +121,8 @@ class TopicInfo(Answer, frozen=True):
     offline_partitions: int
     under_replicated_partitions: int
     deleting: bool
+    kind: TopicKind = "replicated"
+    standby: int | None = None
 
 
 class TopicPage(Answer, frozen=True):
@@ -210,6 +234,10 @@ class PartitionQuery(Question, frozen=True):
     under_min_isr: Annotated[bool, Meta(description="below min.insync.replicas, or not")] | None = None
     at_min_isr: Annotated[bool, Meta(description="exactly at min.insync.replicas, or not")] | None = None
     not_preferred: Annotated[bool, Meta(description="not led by the preferred replica, or led by it")] | None = None
+    kind: Annotated[TopicKind, Meta(description="of topics of this kind")] | None = None
+    shard: Annotated[
+        list[ShardStateName], Meta(description="shards in one of these states: unowned, failing and so on")
+    ] = []
     at: PastTime | None = None
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
@@ -232,9 +260,12 @@ class TopicCreation(Question, frozen=True):
         partitions, replication_factor: default to 1.
         assignment: instead of these: for each partition, from 0, the ids of its replicas, the preferred leader first.
         config: overrides, such as {"unclean.leader.election.enable": "true"}.
+        kind: `ownership` for programs that keep no records in kactl: any participant that offers the topic may own any
+            partition. It has neither `replication_factor` nor `assignment`.
+        standby: of an ownership topic: how many participants follow each partition, ready to own it.
         wait: stored: until the controller knows the topic. led, or acknowledged: until each partition has a leader that
             has acknowledged its order, and every broker that can be reached knows the topic. ready: until leaders with
-            handlers lead, too.
+            handlers lead, too. null: led; for an ownership topic, whose participants may start later, stored.
         timeout_ms: maximum wait; 0 does not wait.
     """
 
@@ -243,8 +274,10 @@ class TopicCreation(Question, frozen=True):
     replication_factor: int | None = None
     assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
+    kind: TopicKind = "replicated"
+    standby: Int32 | None = None
     dry_run: bool = False
-    wait: Literal["stored", "led", "ready", "acknowledged"] = "led"
+    wait: Literal["stored", "led", "ready", "acknowledged"] | None = None
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 
@@ -263,7 +296,7 @@ class TopicChange(Question, frozen=True):
     assignment: AssignmentLists | None = None
     config: Annotated[dict[ConfigKey, ConfigValue | None], Meta(max_length=100)] = {}
     dry_run: bool = False
-    wait: Literal["stored", "led", "ready", "acknowledged"] = "led"
+    wait: Literal["stored", "led", "ready", "acknowledged"] | None = None
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
 
