@@ -183,11 +183,13 @@ class Replicas(Machine[MoveReplicas]):
 
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():
+            refs, epoch, refusal = self.cluster.table.refs, self.cluster.fence.epoch, Refusal(reason)
+            self.history.add_replicas(rows, refused == reason, target, refs, controller_epoch=epoch, refusal=refusal)
             slots, positions = np.nonzero(refused == reason)
             because = self._count_refused(rows.replica_state[slots, positions], target)
             log.warning(
                 "%d replicas cannot become %s: %s; the first: %s on broker %d%s",
-                len(slots), target.name, Refusal(reason).name, self._name(rows, int(positions[0])),
+                len(slots), target.name, refusal.name, self._name(rows, int(positions[0])),
                 rows.replicas[slots[0], positions[0]], because,
             )  # fmt: skip
 

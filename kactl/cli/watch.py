@@ -121,8 +121,10 @@ def _description(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
         case PartitionEvent():
             return "partition", *_partition(event)
         case ReplicaEvent():
-            text = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
-            return "replica", text, PLAIN
+            text = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state}"
+            if event.refused:
+                return "replica", f"{text}  refused: {event.refused}", BAD
+            return "replica", f"{text} -> {event.to_state}", PLAIN
         case HandlerEvent():
             detail = f": {event.detail}" if event.detail else ""
             text = f"{event.topic}-{event.partition} on {event.broker} is {event.status.replace('_', ' ')}{detail}"

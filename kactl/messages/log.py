@@ -135,13 +135,14 @@ class PartitionEvent(Event, frozen=True, kw_only=True, tag="partition"):
 
 
 class ReplicaEvent(Event, frozen=True, kw_only=True, tag="replica"):
-    """A replica moved."""
+    """A replica moved, or could not. `refused` is empty unless it could not; `to_state` is then the former state."""
 
     topic: str
     partition: int
     broker: int
     from_state: ReplicaState
     to_state: ReplicaState
+    refused: str = ""
     because: Cause | None = None
 
 

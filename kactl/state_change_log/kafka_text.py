@@ -63,6 +63,12 @@ def _partition(event: PartitionEvent, controller_id: int) -> _Line:
 def _replica(event: ReplicaEvent, controller_id: int) -> _Line:
     moved = f"from {REPLICA_STATE_NAMES[event.from_state]} to {REPLICA_STATE_NAMES[event.to_state]}"
     name = f"{event.topic}-{event.partition}"
+    if event.refused:
+        failed = (
+            f"Controller {controller_id} epoch {event.controller_epoch} initiated state change of replica "
+            f"{event.broker} for partition {name} {moved} failed"
+        )
+        return "ERROR", f"{failed}\nkafka.common.StateChangeFailedException: {escaped(event.refused)}", _STATE_CHANGE
     return "TRACE", f"Changed state of replica {event.broker} for partition {name} {moved}", _STATE_CHANGE
 
 

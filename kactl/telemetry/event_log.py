@@ -29,7 +29,7 @@ from kactl.messages.log import (
     TopicEvent,
 )
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import Change
+from kactl.state.change import Change, Refusal
 from kactl.state.rows import Bools, Rows
 from kactl.state.topics import AllTopics
 
@@ -165,10 +165,21 @@ class EventLog:
             )
 
     def add_replicas(
-        self, rows: Rows, moved: Bools, after: ReplicaState, topics: AllTopics, *, controller_epoch: int
+        self,
+        rows: Rows,
+        moved: Bools,
+        after: ReplicaState,
+        topics: AllTopics,
+        *,
+        controller_epoch: int,
+        refusal: Refusal = Refusal.NONE,
     ) -> None:
-        """Append the state changes of the replicas `moved`, bool[W, n]; changes to the same state are skipped."""
-        moved = moved & (rows.replica_state != after)
+        """Append the state changes of the replicas `moved`, bool[W, n]; changes to the same state are skipped.
+
+        Args:
+            refusal: why none of them has changed its state to `after`; NONE if they have.
+        """
+        moved = moved & ((rows.replica_state != after) | (refusal is not Refusal.NONE))
         count = int(np.count_nonzero(moved))
         if count:
             self._append(
@@ -185,6 +196,7 @@ class EventLog:
                     count,
                     int(after),
                     self.current.because,
+                    refusal,
                 )
             )
 

@@ -130,7 +130,11 @@ class Partitions:
 
 @dataclasses.dataclass(slots=True)
 class Replicas:
-    """Many replica events, as columns: the replicas `moved`, bool[W, n], by slot and then by row."""
+    """Many replica events, as columns: the replicas `moved`, bool[W, n], by slot and then by row.
+
+    Attributes:
+        refusal: why they have not changed to the state `after`; NONE if they have.
+    """
 
     first: int
     time_ms: int
@@ -144,6 +148,7 @@ class Replicas:
     count: int
     after: int
     because: Cause | None
+    refusal: Refusal = Refusal.NONE
     # Positions of the moved replicas; computed at the first read.
     _positions: tuple[RowNumbers, ...] | None = None
 
@@ -160,6 +165,8 @@ class Replicas:
                 yield self._event(number)
 
     def tally(self, counts: TransitionCounts) -> None:
+        if self.refusal is not Refusal.NONE:
+            return  # counted by the machine
         before = self.before[self._found()]
         _count_pairs(before, np.full_like(before, self.after), counts.replicas)
 
@@ -171,6 +178,8 @@ class Replicas:
     def _event(self, number: int) -> ReplicaEvent:
         slots, rows = self._found()
         slot, row = int(slots[number]), int(rows[number])
+        before = ReplicaState(int(self.before[slot, row]))
+        is_refused = self.refusal is not Refusal.NONE
         return ReplicaEvent(
             seq=self.first + number,
             time_ms=self.time_ms,
@@ -178,8 +187,11 @@ class Replicas:
             topic=self.topics[int(self.topic[row])].name,
             partition=int(self.partition[row]),
             broker=int(self.brokers[slot, row]),
-            from_state=ReplicaState(int(self.before[slot, row])),
-            to_state=ReplicaState(self.after),
+            from_state=before,
+            to_state=before if is_refused else ReplicaState(self.after),
+            refused=f"cannot become {ReplicaState(self.after).name}: {REFUSAL_TEXT[self.refusal]}"
+            if is_refused
+            else "",
             because=self.because,
         )
 

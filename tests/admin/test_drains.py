@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.admin.schema import BrokerDrained, BrokerInfo, ClusterInfo
+from kactl.admin.schema import BrokerDrained, BrokerInfo, ClusterInfo, EventPage, RequestEvent
 from tests.admin.conftest import Served
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +31,11 @@ async def test_drain_is_shown_with_its_user_reason_and_limit(server: Served) -> 
     assert checks["drained-brokers"].result == "warn"
     assert "broker 1 is drained by token:local, since " in checks["drained-brokers"].detail
     assert checks["drained-brokers"].detail.endswith("a new disk")
+    (request,) = (await server.get("/v1/events?after=0&kinds=request")).read(EventPage).items
+    assert isinstance(request, RequestEvent)
+    assert request.reason == "a new disk"
+    assert "a new disk" not in request.detail
+    assert "until it registers anew" in request.detail
 
 
 async def test_undo_of_what_is_not_drained_says_so(server: Served) -> None:

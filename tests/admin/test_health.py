@@ -75,6 +75,22 @@ async def test_drained_broker_is_a_warning_with_the_undo_command(server: Served)
     assert health["drained-brokers"].remedy == "kactl broker drain --undo 2"
 
 
+async def test_imbalance_of_a_drained_broker_recommends_no_election(server: Served) -> None:
+    await server.controller.create_topic("uneven", assignment={0: (2, 1), 1: (2, 3)})
+    await server.controller.drain(2)
+    await settle()
+
+    drained = (await checks_of(server))["preferred-imbalance"]
+    await server.controller.restore(2)
+    await settle()
+    await server.clock.advance(1_000)
+    restored = (await checks_of(server))["preferred-imbalance"]
+
+    assert (drained.result, restored.result) == ("warn", "warn")
+    assert drained.remedy == "broker 2 is drained, and leads nothing until kactl broker drain --undo 2"
+    assert restored.remedy == "kactl elect preferred --all"
+
+
 async def test_limits_come_from_the_configuration() -> None:
     settings = {
         "health.unreachable-brokers": 1,

@@ -4,6 +4,8 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
+
 from kactl.admin.audit import audited
 from kactl.admin.client import caller
 from kactl.admin.health_facts import limits_of, observe
@@ -173,7 +175,9 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
             )
             effect = _effect(controller.cluster, effect_of(controller.cluster, replicas, id_, least))
             if body.until_ms is not None or body.until_restart:
-                audit.detail = str(controller.cluster.maintenance.drains.get(id_, ""))
+                ends = controller.cluster.maintenance.drains.get(id_)
+                # The event has the user and the reason of the request itself.
+                audit.detail = "" if ends is None else str(msgspec.structs.replace(ends, by="", reason=""))
         if not changed:
             audit.detail = "it was not drained"
         if remaining:

@@ -78,13 +78,14 @@ class PartitionEvent(Event, frozen=True, tag="partition"):
 
 
 class ReplicaEvent(Event, frozen=True, tag="replica"):
-    """A replica changed its state."""
+    """A replica changed its state, or could not. `refused`: why it could not; otherwise empty."""
 
     topic: str
     partition: int
     broker: int
     from_state: ReplicaStateName
     to_state: ReplicaStateName
+    refused: str
     because: Cause | None
 
 

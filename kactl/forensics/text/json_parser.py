@@ -288,7 +288,8 @@ def read_kactl(line: bytes) -> Read | None:
         values = _partition_event(event)
     elif event.kind == "replica":
         values = {
-            "type": EventType.REPLICA,
+            "type": EventType.REPLICA_FAILED if event.refused else EventType.REPLICA,
+            "reason": event.refused or None,
             "broker": event.broker,
             "from_state": REPLICA_STATES.get(event.from_state, event.from_state),
             "to_state": REPLICA_STATES.get(event.to_state, event.to_state),

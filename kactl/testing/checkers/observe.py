@@ -153,7 +153,7 @@ class _Recorder:
                 partition_epoch=event.partition_epoch,
                 refused=event.refused,
             )
-        elif isinstance(event, ReplicaEvent):
+        elif isinstance(event, ReplicaEvent) and not event.refused:
             self._record(
                 "fsm.replica",
                 controller_epoch=epoch,

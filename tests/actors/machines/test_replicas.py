@@ -108,7 +108,11 @@ async def test_only_legal_transitions_are_applied_without_requests(
     refused = not replica.LEGAL[before, target]
     assert bench.replica("t-0", 5) == after_
     assert ("ILLEGAL_MOVE" in caplog.text) == refused
-    assert len(bench.events) == (before != after_)
+    assert [event.refused for event in bench.events] == (
+        [f"cannot become {target.name}: not a legal transition from its state"]
+        if refused
+        else [""] * (before != after_)
+    )
     assert bench.sent.requests == []
     assert bench.store.calls == []
 
