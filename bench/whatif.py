@@ -1,6 +1,6 @@
 """Costs of what-if analysis: sweeps over single brokers, pairs, racks, and rolling restarts.
 
-    python -m bench.whatif [--sizes 100x100000] [--placement random,even] [--runs 3] [--spark] [--full]
+    python -m bench.whatif [--sizes 100x100000] [--placement random,even] [--runs 3] [--full]
 
 A size is brokers x partitions. Each partition has three replicas, and one partition in a hundred has one replica that
 is not in sync. With random placement hardly two partitions are alike, so that there are nearly as many classes as
@@ -11,16 +11,12 @@ partitions: the worst case. With even placement, one replica in each of three ra
 * `text`: reading the same cluster from the output of `kafka-topics.sh --describe`; for the first size only.
 * `live`: the cluster of a running controller, with even placement. `copy` is what the event loop waits for; `prepare`
   makes the engine, `stoppable` is the answer about one broker, and `restart` plans a restart of five brokers at a time.
-* `Spark`: with `--spark`, from Parquet to classes by Spark, which is already running; and the sweep over single brokers
-  with all sums computed by Spark, as for more classes than fit into one process.
 """
 
 import argparse
 import io
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -31,7 +27,6 @@ from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
     from kactl.whatif.assumptions import Assumptions
-    from kactl.whatif.prepared_snapshot import PreparedSnapshot
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -43,8 +38,6 @@ FULL_SIZES: Final = ("100x1000000", "300x1000000")
 # Brokers and partitions of a running controller.
 LIVE_SIZES: Final = ("30x100000", "99x1000000")
 PLACEMENTS: Final = ("random", "even")
-# Limit of results at Spark's driver: enough for classes, not for single partitions.
-_RESULTS: Final = "512m"
 
 _Made = TypeVar("_Made")
 
@@ -103,7 +96,7 @@ def described(table: pa.Table) -> bytes:
 
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
-    """Measures all sweeps over one cluster, without Spark."""
+    """Measures all sweeps over one cluster."""
     from kactl.forensics.whatif import tables
     from kactl.whatif import Kind
     from kactl.whatif.analysis import answer
@@ -148,41 +141,6 @@ def live(brokers: int, partitions: int, *, runs: int, found: Found) -> None:
     say(f"{at}: one broker in {max(found.runs(f'{at}/stoppable')) * 1000:.0f} ms")
 
 
-def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: str, found: Found) -> None:
-    """Measures classes and the sums of single brokers, computed by Spark."""
-    import pyarrow.parquet as pq
-
-    from kactl.forensics.session import spark_session
-    from kactl.forensics.whatif import spark_engine
-    from kactl.forensics.whatif.snapshots import file
-    from kactl.whatif import Kind
-    from kactl.whatif.analysis import answer
-
-    more = {"spark.driver.maxResultSize": _RESULTS}
-    with (
-        tempfile.TemporaryDirectory(prefix="kactl-whatif-") as scratch,
-        spark_session(memory=memory, more=more) as spark,
-    ):
-        for at, table in tables.items():
-            folder = Path(scratch) / at.replace("/", "-")
-            folder.mkdir()
-            for part, begin in enumerate(range(0, len(table), 250_000)):
-                pq.write_table(table.slice(begin, 250_000), folder / f"part-{part}.parquet")
-
-            def opened(limit: int, name: str = str(folder), label: str = at) -> "PreparedSnapshot":
-                return spark_engine.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
-
-            for run in range(runs + 1):
-                where = f"{at}/Spark" if run else f"warm-up/{at}"
-                few = timed(found, f"{where}/open", lambda: opened(len(table)))  # noqa: B023
-                few.engine.close()
-                many = opened(0)
-                timed(found, f"{where}/brokers", lambda: answer(many, sweeps=[Kind.BROKERS]))  # noqa: B023
-                many.engine.close()
-            say(f"{at}: classes by Spark in {max(found.runs(f'{at}/Spark/open')):.1f} s")
-    found.forget("warm-up")
-
-
 def timed(found: Found, name: str, work: "Callable[[], _Made]") -> "_Made":
     """Adds one run of a figure, in seconds."""
     began = time.perf_counter()
@@ -198,9 +156,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live-sizes", type=words, help=f"the same for a running controller; {LIVE_SIZES}")
     parser.add_argument("--placement", type=words, default=PLACEMENTS, help="how replicas are placed, by commas")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--spark", action="store_true", help="make classes and sums by Spark, too")
-    parser.add_argument("--memory", default="2g", help="heap of Spark's Java process")
-    parser.add_argument("--full", action="store_true", help="the sizes of a published run, and Spark")
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run")
 
 
 async def measure(asked: argparse.Namespace, found: Found) -> None:
@@ -221,8 +177,6 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
             text = described(table)
             for _ in range(asked.runs):
                 timed(found, f"{at}/text", lambda: file.read_stream(io.BytesIO(text), "text"))  # noqa: B023
-        if asked.spark or asked.full:
-            by_spark(brokers, tables, runs=asked.runs, memory=asked.memory, found=found)
 
 
 def _parsed(sizes: tuple[str, ...]) -> Iterator[tuple[int, int]]:

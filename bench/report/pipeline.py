@@ -57,7 +57,7 @@ def _job(figures: Mapping[str, Figure], name: str, sizes: list[int]) -> list[str
 def whatif(results: Results, parts: Parts) -> str:
     """Returns the durations of sweeps by cluster and placement."""
     figures = results.figures
-    local, spark = [], []
+    local = []
     for cluster in (name for name in _roots(figures) if "x" in name):
         brokers, _, partitions = cluster.partition("x")
         for placement in children(figures, cluster):
@@ -66,8 +66,6 @@ def whatif(results: Results, parts: Parts) -> str:
             if f"{path}/classes" in figures:
                 counts = (median(figures, f"{path}/{count}") for count in ("classes", "pairs/scenarios"))
                 local.append([label, *counts, *cells(figures, path, _SWEEPS)])
-            if f"{path}/Spark/open" in figures:
-                spark.append([label, *cells(figures, f"{path}/Spark", ("open", "brokers"))])
     texts = [markdown(["s", "classes", "pairs", *_SWEEPS], local)]
     if "live" in _roots(figures):
         rows = []
@@ -76,8 +74,6 @@ def whatif(results: Results, parts: Parts) -> str:
             label = f"{brokers} brokers, {int(partitions):,} partitions"
             rows.append([label, *cells(figures, f"live/{cluster}", _LIVE)])
         texts.append(markdown(["running controller, s", *_LIVE], rows))
-    if spark:
-        texts.append(markdown(["with Spark, s", "open", "brokers"], spark))
     return "\n\n".join(texts)
 
 

@@ -19,7 +19,7 @@ from kactl.state.table import Table
 from kactl.state.topics import AllTopics
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.classes import FREE, PartitionColumns
-from kactl.whatif.engine import LocalEngine
+from kactl.whatif.engine import Engine
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.whatif.topology import Topology
 
@@ -56,7 +56,7 @@ class LiveSnapshot:
     """A copy of a cluster, prepared for analysis. Row i of the engine is row i of `cluster.rows`."""
 
     cluster: LiveCluster
-    engine: LocalEngine
+    engine: Engine
     prepared: PreparedSnapshot
 
     @classmethod
@@ -83,7 +83,7 @@ class LiveSnapshot:
             if broker in live.racks:
                 by_rack.setdefault(live.racks[broker], []).append(broker)
         topology = Topology(live.brokers, live.away, {rack: tuple(by_rack[rack]) for rack in sorted(by_rack)})
-        engine = LocalEngine(columns, topic.astype(np.int32), [live.refs[n].name for n in numbers.tolist()], topology)
+        engine = Engine(columns, topic.astype(np.int32), [live.refs[n].name for n in numbers.tolist()], topology)
         return cls(
             cluster=live,
             engine=engine,

@@ -105,7 +105,7 @@ def whatif(
         opened = (
             _of_logs(settings, folder, at, assumed, master, memory)
             if snapshot is None
-            else _of_file(settings, snapshot, assumed, master, memory)
+            else _of_file(settings, snapshot, assumed)
         )
         with opened as (prepared, on_progress):
             from kactl.whatif.analysis import answer
@@ -208,19 +208,12 @@ def _results(spark: "SparkSession", folder: str, on_progress: _ProgressCallback)
 
 @contextlib.contextmanager
 def _of_file(
-    settings: Settings, name: str, assumed: "Assumptions", master: str, memory: str
+    settings: Settings, name: str, assumed: "Assumptions"
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
-    """Yield the cluster of a snapshot file. Spark is started only if the file is too large for this process."""
+    """Yield the cluster of a snapshot file."""
     from kactl.forensics.whatif.snapshots import file
     from kactl.forensics.whatif.tables import of_table
 
-    rows = None if name == _STDIN else file.rows_of_parquet(name)
-    if rows is not None and rows > file.PARTITIONS_HERE:
-        with spark_for(settings, master, memory) as (spark, on_progress):
-            from kactl.forensics.whatif.spark_engine import of_frame
-
-            yield of_frame(file.frame(spark, name), name, assumed), on_progress
-        return
     with forensics.shown_progress(settings) as on_progress:
         on_progress(f"read {name}", 0, 0)
         table, notes = file.read_stream(sys.stdin.buffer, "stdin") if name == _STDIN else file.read(name)
@@ -256,8 +249,7 @@ def _show(settings: Settings, result: "Answer", kills: tuple[str, ...], scenario
     for note in result.notes:
         settings.note(note)
     cost = result.cost
-    where = "" if cost.where == "here" else f", computed by {cost.where}"
     settings.note(
         f"{output.count(cost.scenarios, 'scenario')} over {output.count(result.now.partitions, 'partition')} in "
-        f"{cost.classes:,} classes{where}: {cost.seconds:.1f} s."
+        f"{cost.classes:,} classes: {cost.seconds:.1f} s."
     )

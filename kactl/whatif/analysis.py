@@ -14,7 +14,7 @@ from kactl.state.rows import Bools, RowNumbers
 from . import sentences
 from .classes import Floats
 from .coverage import Coverage
-from .engine import HERE, InSequence, OneMore, Simultaneous, TopicLosses
+from .engine import InSequence, OneMore, Simultaneous, TopicLosses
 from .failure_model import COUNTS, LONE, LOSSY, MOVED, OFFLINE, UNDER_MIN, Sums
 from .outcomes import TOP, Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep
 from .prepared_snapshot import PreparedSnapshot
@@ -22,8 +22,6 @@ from .topology import BrokerPositions
 
 # Limit of the loads of one block of scenarios, float64[firsts, B, B].
 _BLOCK_BYTES: Final = 32 * 1024**2
-# The same if every task computes loads, and Spark adds them.
-_BLOCK_BYTES_IN_SPARK: Final = 8 * 1024**2
 
 
 def answer(
@@ -57,7 +55,6 @@ def answer(
             classes=snapshot.engine.classes,
             scenarios=len(killed) + sum(sweep.scenarios for sweep in swept) + sum(roll.steps for roll in rolling),
             seconds=round(time.perf_counter() - begin, 3),
-            where=snapshot.engine.where,
         ),
         notes=sentences.notes(snapshot, now),
     )
@@ -227,8 +224,7 @@ class _Analysis:
 
     def _block(self, brokers: int) -> int:
         """Return the number of first sets per evaluation."""
-        limit = _BLOCK_BYTES if self._engine.where == HERE else _BLOCK_BYTES_IN_SPARK
-        return max(1, limit // max(1, 8 * brokers * brokers))
+        return max(1, _BLOCK_BYTES // max(1, 8 * brokers * brokers))
 
     def _swept(self, kind: Kind, ranking: Ranking, scenario: Callable[[int], Scenario], begin: float) -> Sweep:
         before = self._before.counts[0]

@@ -1,13 +1,12 @@
-"""Engines, which evaluate plans of failure scenarios over a snapshot, and the engine that works in this process.
+"""Engine that evaluates plans of failure scenarios over a snapshot.
 
-A plan lists the failures to simulate; `evaluate` computes its sums over some classes. Sums are additive, so the classes
-can be evaluated all at once in this process, or in parts by Spark tasks.
+A plan lists the failures to simulate; `evaluate` computes its sums over some classes.
 """
 
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from .failure_model import FailureModel, Harmed, Sums, stacked
 from .outcomes import TOPICS, TopicShare
 from .topology import BrokerPositions, Topology
 
-HERE: Final = "here"
 # So many sets of failures are summed in less time than merging equal classes takes.
 _FEW: Final = 4
 
@@ -66,42 +64,15 @@ class TopicLosses:
     worst: tuple[TopicShare, ...] = ()
 
 
-class Engine(Protocol):
-    """Interface of `LocalEngine` and `SparkEngine`.
-
-    Attributes:
-        where: where sums are computed: "here" or "Spark".
-        classes, topics: numbers of them.
-        stuck: partitions without a leader although an eligible replica seems to be alive.
-    """
-
-    topology: Topology
-    stuck: float
-
-    @property
-    def classes(self) -> int: ...
-
-    @property
-    def where(self) -> str: ...
-
-    @property
-    def topics(self) -> int: ...
-
-    def sums(self, plan: Plan) -> Sums: ...
-
-    def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]: ...
-
-    def close(self) -> None: ...
-
-
-class LocalEngine:
+class Engine:
     """Engine over a snapshot in memory.
 
     Args:
         topic: int[n], the position of each partition's topic in `names`.
-    """
 
-    where = HERE
+    Attributes:
+        stuck: partitions without a leader although an eligible replica seems to be alive.
+    """
 
     def __init__(self, columns: PartitionColumns, topic: Ints, names: Sequence[str], topology: Topology) -> None:
         self.topology = topology
@@ -131,9 +102,6 @@ class LocalEngine:
     def harmed(self, failed: BrokerPositions) -> Harmed:
         """Return the rows of partitions that are worse off if these brokers fail."""
         return self._rows.harmed(failed)
-
-    def close(self) -> None:
-        """Do nothing; there are no resources to release."""
 
     def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
         """Return for each set of brokers the topics with partitions that no live replica can lead without loss."""

@@ -8,7 +8,7 @@ of a, a failure of b differs from a failure of b alone only in the classes that 
 
     after(a, b) = after(none, b) - of_classes_with_a(none, b) + of_classes_with_a(a, b)
 
-This is computed for all b at once. Since sums are additive, any process can compute a part of them; see `engine.py`.
+This is computed for all b at once.
 """
 
 import dataclasses

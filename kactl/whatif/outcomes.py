@@ -198,12 +198,11 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of an answer: partition classes, scenarios, seconds, and where sums were computed ("here" or "Spark")."""
+    """Cost of an answer: partition classes, scenarios, and seconds."""
 
     classes: int
     scenarios: int
     seconds: float
-    where: str
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,10 +37,7 @@ def next_failures(results: Results, facts: Facts, on_progress: progress.Progress
         )
     except BadSnapshot:
         return None
-    try:
-        return answer(snapshot, sweeps=tuple(_SETS), top=_TOP, on_progress=on_progress)
-    finally:
-        snapshot.engine.close()
+    return answer(snapshot, sweeps=tuple(_SETS), top=_TOP, on_progress=on_progress)
 
 
 def next_section(next_: Answer | None) -> Iterator[Section]:

@@ -1,1 +1,1 @@
-"""Snapshots of clusters for `kactl.whatif`: from files, from the tables of an ingest, and in Spark."""
+"""Snapshots of clusters for `kactl.whatif`: from files and from the tables of an ingest."""

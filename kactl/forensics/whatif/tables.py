@@ -13,7 +13,7 @@ from kactl.state.table import in_sync_of
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.classes import FREE, PartitionColumns
 from kactl.whatif.coverage import Coverage
-from kactl.whatif.engine import LocalEngine
+from kactl.whatif.engine import Engine
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.whatif.topology import BrokerUsage, Topology, topology_of
 
@@ -80,7 +80,7 @@ def of_table(
     is_given = pc.is_in(known["topic"], pa.array(topics_with_min_isr(assumed), pa.string()))
     defaulted = pc.and_(pc.is_null(known["min_isr"]), pc.invert(is_given))
     return PreparedSnapshot(
-        engine=local_engine(known, topology, assumed),
+        engine=engine_of(known, topology, assumed),
         assumed=assumed,
         source=source,
         partitions=len(known),
@@ -109,7 +109,7 @@ def check_known(source: str, known: int, all_: int) -> None:
     )
 
 
-def local_engine(table: pa.Table, topology: Topology, assumed: Assumptions) -> LocalEngine:
+def engine_of(table: pa.Table, topology: Topology, assumed: Assumptions) -> Engine:
     """Return an engine over a table.
 
     Args:
@@ -117,7 +117,7 @@ def local_engine(table: pa.Table, topology: Topology, assumed: Assumptions) -> L
     """
     topics = table["topic"].combine_chunks().dictionary_encode()
     columns = columns_of(filled(table, assumed))
-    return LocalEngine(columns, topics.indices.to_numpy(), topics.dictionary.to_pylist(), topology)
+    return Engine(columns, topics.indices.to_numpy(), topics.dictionary.to_pylist(), topology)
 
 
 def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:

@@ -208,7 +208,7 @@ def test_next_failures_are_shown() -> None:
     )
     worst = outcome(1, 2, offline=7, explained="If 1 and 2 fail, 7 partitions have no leader.")
     pairs = Sweep(kind=Kind.PAIRS, scenarios=3, harmless=2, writable=2, worst=(worst,), seconds=0)
-    cost = Cost(classes=1, scenarios=3, seconds=0, where="here")
+    cost = Cost(classes=1, scenarios=3, seconds=0)
     coverage = Coverage.of(known=40, unknown=3)
     answer = Answer(coverage=coverage, now=now, killed=(), sweeps=(pairs,), rolling=(), cost=cost, notes=())
 

@@ -340,18 +340,14 @@ def test_partitions_known_only_by_name_count_as_unknown(spark: SparkSession, tmp
     assert json.loads(done.stdout)["coverage"]["stated"] == "1 of 4 partitions known"
 
 
-@pytest.mark.usefixtures("with_spark")
-def test_large_parquet_is_read_by_spark(tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_of_more_than_one_cluster_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
     table, _ = file.read_stream(io.BytesIO(DESCRIBED.encode()), "described")
     pq.write_table(table, tmp_path / "large.parquet")
-    monkeypatch.setattr(file, "PARTITIONS_HERE", 1)
+    monkeypatch.setattr(file, "PARTITIONS_MAX", len(table) - 1)
 
-    large, small = (
-        json.loads(whatif("--snapshot", name, "--sweep", "pairs", "-o", "json").stdout)
-        for name in (tmp_path / "large.parquet", snapshot)
-    )
+    done = whatif("--snapshot", tmp_path / "large.parquet", "--sweep", "pairs")
 
-    assert large["now"] | {"source": ""} == small["now"] | {"source": ""}
-    assert [each["worst"] for each in large["sweeps"]] == [each["worst"] for each in small["sweeps"]]
+    assert done.exit_code == 2
+    assert f"it has {len(table)} partitions, more than {len(table) - 1}" in done.stderr

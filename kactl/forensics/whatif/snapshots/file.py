@@ -1,31 +1,27 @@
 """Snapshots in files: Parquet, output of Kafka's tool, or JSON of `kactl get partitions` and `/v1/partitions`.
 
-The format is detected from the content. A file is read without Spark unless it is too large.
+The format is detected from the content.
 """
 
 import gzip
 import io
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
 
 from kactl.forensics.storage import Location
-from kactl.forensics.tables import parquet_reader
 from kactl.forensics.whatif.tables import REQUIRED, SCHEMA, BadSnapshot
 
 from . import kafka_topics
 from .builder import Builder, twice
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 _PARQUET: Final = b"PAR1"
 # A million partitions are about 100 MB of text.
 _TEXT_MAX: Final = 2 * 1024**3
-# More partitions than this are read by Spark.
-PARTITIONS_HERE: Final = 5_000_000
+# 500 bytes a partition: 5 GB. The largest clusters of Kafka have some two million.
+PARTITIONS_MAX: Final = 10_000_000
 _FORMS: Final = (
     "the output of `kafka-topics.sh --describe`, the JSON of `kactl get partitions -o json`, or Parquet with columns "
     + ", ".join(REQUIRED)
@@ -54,8 +50,8 @@ class Page(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-def rows_of_parquet(name: str) -> int | None:
-    """Return the number of partitions in a Parquet file or folder; None for another format.
+def is_parquet(name: str) -> bool:
+    """Return whether this is a Parquet file or folder.
 
     Raises:
         BadSnapshot: the file does not exist or cannot be read.
@@ -66,10 +62,8 @@ def rows_of_parquet(name: str) -> int | None:
         if not paths:
             raise BadSnapshot(name, f"the folder is empty: name a file or folder with {_FORMS}")
         with Location(paths[0]).open() as first:
-            if first.read(len(_PARQUET)) != _PARQUET:
-                return None
-        return int(_dataset(paths).count_rows())
-    except (OSError, pa.ArrowException) as error:
+            return first.read(len(_PARQUET)) == _PARQUET
+    except OSError as error:
         raise _unreadable(name, error) from None
 
 
@@ -82,7 +76,7 @@ def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
     Raises:
         BadSnapshot: the file does not exist, has another format, or has no partition.
     """
-    if rows_of_parquet(name) is not None:
+    if is_parquet(name):
         return read_parquet(name), ()
     try:
         with Location(name).open() as file:
@@ -163,7 +157,15 @@ def read_parquet(name: str) -> pa.Table:
     """
     try:
         dataset = _dataset(_paths(Location(name)))
-        check_columns(name, dataset.schema.names)
+        absent = [column for column in REQUIRED if column not in dataset.schema.names]
+        if absent:
+            raise BadSnapshot(name, f"it has no column {', '.join(absent)}; it needs {', '.join(REQUIRED)}")
+        count = dataset.count_rows()
+        if count > PARTITIONS_MAX:
+            raise BadSnapshot(
+                name,
+                f"it has {count:,} partitions, more than {PARTITIONS_MAX:,}: it is more than one cluster; split it",
+            )
         table = dataset.to_table(columns=[column for column in SCHEMA.names if column in dataset.schema.names])
         missing = {field.name: pa.nulls(len(table), field.type) for field in SCHEMA}
         filled = pa.table(missing | {column: table[column] for column in table.column_names}).cast(SCHEMA)
@@ -178,30 +180,6 @@ def read_parquet(name: str) -> pa.Table:
     if repeated is not None:
         raise BadSnapshot(name, f"it has {repeated[0]}-{repeated[1]} more than once: use one snapshot")
     return filled
-
-
-def frame(spark: "SparkSession", name: str) -> "DataFrame":
-    """Read Parquet that is too large for this process with Spark; errors as of `read_parquet`."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    rows = parquet_reader(spark).parquet(Location(name).uri)
-    check_columns(name, rows.columns)
-    columns = {field: f.col(field.name) if field.name in rows.columns else f.lit(None) for field in SCHEMA}
-    partitions = rows.select(
-        *(column.cast(from_arrow_type(field.type)).alias(field.name) for field, column in columns.items())
-    )
-    repeated = partitions.groupBy("topic", "partition").count().where("count > 1 or topic is null or partition is null")
-    for row in repeated.limit(1).collect():
-        raise BadSnapshot(name, f"it has {row['topic']}-{row['partition']} more than once, or without a name")
-    return partitions
-
-
-def check_columns(name: str, columns: list[str]) -> None:
-    """Raise BadSnapshot if a required column is missing."""
-    missing = [column for column in REQUIRED if column not in columns]
-    if missing:
-        raise BadSnapshot(name, f"it has no column {', '.join(missing)}; it needs {', '.join(REQUIRED)}")
 
 
 def _paths(location: Location) -> list[str]:

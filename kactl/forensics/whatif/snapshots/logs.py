@@ -11,8 +11,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.tables import is_small, kept_or_persisted
-from kactl.forensics.whatif.spark_engine import of_frame
+from kactl.forensics.tables import kept_or_persisted
 from kactl.forensics.whatif.tables import SCHEMA, of_table
 from kactl.whatif.assumptions import Assumptions
 from kactl.whatif.prepared_snapshot import PreparedSnapshot
@@ -43,13 +42,14 @@ def of_logs(
     """
     states_at = kept_or_persisted(partitions(states, deletions, at))
     gone = away(absences, at)
-    away_then = frozenset(gone) - returned(states_at, gone)
-    at_us = end_us if at is None else round(at.timestamp() * 1_000_000)
-    unknown = 0 if named is None else only_named(named, states, deletions, at)
-    if is_small(states_at.sparkSession):  # starting Python processes for Spark would take longer than all computations
+    try:
+        away_then = frozenset(gone) - returned(states_at, gone)
+        at_us = end_us if at is None else round(at.timestamp() * 1_000_000)
+        unknown = 0 if named is None else only_named(named, states, deletions, at)
         table = states_at.select(*SCHEMA.names).toArrow().cast(SCHEMA).sort_by([("topic", "ascending")])
-        return of_table(table, source, assumed, away=away_then, at_us=at_us, only_named=unknown)
-    return of_frame(states_at, source, assumed, away=away_then, at_us=at_us, keeps=[states_at], only_named=unknown)
+    finally:
+        states_at.unpersist()
+    return of_table(table, source, assumed, away=away_then, at_us=at_us, only_named=unknown)
 
 
 def partitions(states: DataFrame, deletions: DataFrame, at: datetime.datetime | None) -> DataFrame:

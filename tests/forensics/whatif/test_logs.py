@@ -1,134 +1,20 @@
-"""Snapshots held by Spark: the same sums as in-process, with few classes or many, and snapshots from tables of logs."""
+"""Snapshots from tables of logs."""
 
 import datetime
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif.snapshots import file, logs
-from kactl.forensics.whatif.spark_engine import SparkEngine, of_frame
-from kactl.forensics.whatif.tables import SCHEMA, BadSnapshot
-from kactl.whatif import Answer, Kind
+from kactl.forensics.whatif.snapshots import logs
+from kactl.forensics.whatif.tables import BadSnapshot
+from kactl.whatif import Kind
 from kactl.whatif.analysis import answer
-from kactl.whatif.assumptions import Assumptions, TopicFacts
-from kactl.whatif.engine import InSequence, LocalEngine, OneMore, Plan, Simultaneous
-from kactl.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.whatif.assumptions import Assumptions
 from tests.forensics.jobs.tables import moment
 from tests.forensics.jobs.tables import table as job_table
-
-from .snapshots import P, here, table
-
-ASSUMED = Assumptions(
-    min_isr=2,
-    racks={1: "a", 2: "a", 3: "b", 4: "b", 5: "c"},
-    topics={"t1": TopicFacts(min_isr=1, unclean=True, weight=2.5), "t2": TopicFacts(weight=1)},
-)
-
-
-def a_cluster(count: int = 400, brokers: int = 5) -> list[P]:
-    """Returns partitions of every kind: not in sync, stuck, leaderless, with three replicas and with one."""
-    random = np.random.default_rng(11)
-    made = []
-    for number in range(count):
-        replicas = tuple(int(each) + 1 for each in random.permutation(brokers)[: random.integers(1, 4)])
-        isr = tuple(each for each in replicas if random.random() < 0.8) or replicas[:1]
-        leader = -1 if random.random() < 0.1 else isr[-1]
-        elr = tuple(each for each in replicas if each not in isr) if random.random() < 0.1 else None
-        made.append(P(f"t{number % 4}-{number}", replicas, tuple(random.permutation(isr).tolist()), leader, elr=elr))
-    return made
-
-
-@pytest.fixture(scope="module")
-def snapshots(spark: SparkSession) -> dict[str, PreparedSnapshot]:
-    """Returns one cluster as three snapshots: in-process, in Spark with classes in-process, and entirely in Spark."""
-    made = a_cluster()
-    frame = spark.createDataFrame(table(made)).repartition(3).persist()
-    return {
-        "here": here(made, ASSUMED),
-        "few": of_frame(frame, "few", ASSUMED),
-        "many": of_frame(frame, "many", ASSUMED, classes_here=0),
-    }
-
-
-@pytest.mark.parametrize("way", ["few", "many"])
-def test_engines_have_the_same_snapshot(snapshots: dict[str, PreparedSnapshot], way: str) -> None:
-    one, other = snapshots["here"], snapshots[way]
-
-    assert other.engine.where == {"few": "here", "many": "Spark"}[way]
-    assert other.engine.topology == one.engine.topology
-    assert (other.partitions, other.defaulted, other.unknown) == (one.partitions, one.defaulted, one.unknown)
-    assert other.engine.stuck == one.engine.stuck > 0
-    assert other.engine.topics == one.engine.topics == 4
-
-
-@pytest.mark.parametrize(
-    "plan", [Simultaneous(((), (0, 1), (4,))), OneMore(((), (2,), (0, 3))), InSequence(((1,), (2, 3)))]
-)
-def test_engines_have_the_same_sums(snapshots: dict[str, PreparedSnapshot], plan: Plan) -> None:
-    expected = snapshots["here"].engine.sums(plan)
-
-    for way in ("few", "many"):
-        sums = snapshots[way].engine.sums(plan)
-        assert sums.counts.tolist() == expected.counts.tolist()
-        assert sums.load == pytest.approx(expected.load)
-
-
-def test_engines_have_the_same_worst_topics(snapshots: dict[str, PreparedSnapshot]) -> None:
-    sets = [(), (0, 1), (2, 3, 4), (0,)]
-    expected = [(each.topics, each.worst) for each in snapshots["here"].engine.lost(sets)]
-
-    assert expected[0] == (0, ())
-    assert expected[2][0] == 4
-    for way in ("few", "many"):
-        found = [(each.topics, each.worst) for each in snapshots[way].engine.lost(sets)]
-        assert [topics for topics, _ in found] == [topics for topics, _ in expected]
-        for (_, worst), (_, also) in zip(found, expected, strict=True):
-            assert sorted((each.topic, each.partitions) for each in worst) == sorted(
-                (each.topic, each.partitions) for each in also
-            )
-
-
-def test_engines_have_the_same_answer(snapshots: dict[str, PreparedSnapshot]) -> None:
-    def asked(way: str) -> Answer:
-        return answer(snapshots[way], sweeps=[Kind.RACKS, Kind.RACK_AND_BROKER], top=3)
-
-    expected, found = asked("here"), asked("many")
-
-    assert found.cost.where == "Spark"
-    for one, other in zip(expected.sweeps, found.sweeps, strict=True):
-        assert (one.scenarios, one.harmless, one.writable) == (other.scenarios, other.harmless, other.writable)
-        assert [each.scenario for each in one.worst] == [each.scenario for each in other.worst]
-        assert [each.explained for each in one.worst] == [each.explained for each in other.worst]
-
-
-def test_large_parquet_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    made = a_cluster(20)
-    narrow = table(made).drop_columns(["elr", "min_isr", "unclean", "weight"])
-    wide = narrow.set_column(1, "partition", narrow["partition"].cast(pa.int64()))
-    pq.write_table(wide, tmp_path / "some.parquet")
-
-    found = file.frame(spark, str(tmp_path / "some.parquet")).orderBy("partition").toArrow()
-
-    assert found.cast(SCHEMA).to_pylist() == [each.row() | {"elr": None} for each in made]
-
-
-def test_invalid_large_parquet_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(table([P("t-0", (1,), (1,))] * 2), tmp_path / "twice.parquet")
-    pq.write_table(table([P("t-0", (1,), (1,))]).drop_columns(["isr"]), tmp_path / "less.parquet")
-
-    for name, said in (("twice", "it has t-0 more than once"), ("less", "it has no column isr")):
-        with pytest.raises(BadSnapshot, match=said):
-            file.frame(spark, str(tmp_path / f"{name}.parquet"))
-
-
-# -- from logs ---------------------------------------------------------------------------------------------------------
 
 
 def state(name: str, seconds: float, leader: int, isr: list[int] | None, **more: Any) -> dict[str, Any]:
@@ -265,21 +151,20 @@ def test_no_plan_has_a_cross_join_or_one_task_for_all(
         assert bad not in plan
 
 
-@pytest.fixture(params=[("1", LocalEngine), ("2", SparkEngine)], ids=["few events", "many events"])
-def engine(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[type]:
-    """Configures the session for a number of events; returns the class of the engine for it."""
+@pytest.fixture(params=["1", "2"], ids=["few events", "many events"])
+def partitions(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """Configures the session for a number of events."""
     name = "spark.sql.shuffle.partitions"
     before = str(spark.conf.get(name))
-    partitions, engine = request.param
-    spark.conf.set(name, partitions)
-    yield engine
+    spark.conf.set(name, request.param)
+    yield request.param
     spark.conf.set(name, before)
 
 
-def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame], engine: type) -> None:
+@pytest.mark.usefixtures("partitions")
+def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
     assumed = Assumptions(min_isr=2, racks={1: "a", 2: "a"})
     snapshot = logs.of_logs(*frames, "logs", assumed, end_us=7)
-    assert type(snapshot.engine) is engine
     told = answer(snapshot, sweeps=(Kind.BROKERS, Kind.PAIRS, Kind.RACKS), top=2)
 
     # mixed-0 has an unknown ISR, nobody-0 unknown replicas.
@@ -294,7 +179,7 @@ def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame], engine
     assert racks.worst[0].scenario.name == "rack a"
 
 
-@pytest.mark.usefixtures("engine")
+@pytest.mark.usefixtures("partitions")
 def test_advice_without_known_partitions(spark: SparkSession, frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
     nothing = job_table(spark, states.COLUMNS, [state("x-0", 0, 1, None)])
 
