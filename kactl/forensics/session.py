@@ -173,8 +173,6 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from .spark_calls import look_up_once, name_call_site
-
     if SparkContext._active_spark_context is not None:
         yield SparkSession.Builder().getOrCreate()
         return
@@ -194,8 +192,6 @@ def spark_session(
             builder = builder.config(name, value)
         starts_java = SparkContext._gateway is None
         spark = builder.getOrCreate()
-        look_up_once(SparkContext._jvm)
-        name_call_site(spark, "kactl")
         try:
             yield spark
         finally:

@@ -20,7 +20,6 @@ from pyspark.sql import functions as f
 
 from kactl.forensics import progress
 from kactl.forensics.parquet_writer import write_table
-from kactl.forensics.spark_calls import name_call_site
 from kactl.forensics.storage import Location, lock_folder
 from kactl.forensics.tables import (
     JOBS_FOLDER,
@@ -137,7 +136,6 @@ class _Running:
         """Run a job and write its table. Returns also the table, for the jobs that need it."""
         # Tags are per thread, and so apply to all work that this thread submits.
         self._spark.sparkContext.addJobTag(self._tag)
-        name_call_site(self._spark, job.name)
         with self._steps.step(self._spark, job.name):
             begin = time.monotonic_ns()
             result = job.run(*(self._views[name] for name in job.needs))

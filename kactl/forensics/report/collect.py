@@ -13,7 +13,6 @@ from pyspark.sql import functions as f
 from kactl.forensics import progress
 from kactl.forensics.jobs.losses import sums as loss_sums
 from kactl.forensics.jobs.outages.totals import FORCED, PLANNED, UNEXPLAINED, totals
-from kactl.forensics.spark_calls import name_call_site
 from kactl.forensics.tables import Manifest, kept_or_persisted
 
 from . import incidents, losses, objectives, other_findings, outages, scope
@@ -63,7 +62,6 @@ def collect(
     """
     tables = scope.cut({name: all_tables[name] for name in NEEDS}, asked)
     tag = f"kactl-{uuid.uuid4().hex}"
-    name_call_site(spark, "report")
     # Spark plans a query in the thread that submits it, which takes most of the time of a small report.
     with ThreadPoolExecutor(1, "kactl-report", _begin_thread, (spark, tag)) as pool:
         other = pool.submit(_other_findings, tables)
@@ -77,9 +75,8 @@ def collect(
 
 
 def _begin_thread(spark: SparkSession, tag: str) -> None:
-    """Prepare a thread that submits queries. Tags and names are per thread."""
+    """Prepare a thread that submits queries. Tags are per thread."""
     spark.sparkContext.addJobTag(tag)
-    name_call_site(spark, "report")
 
 
 def _failures(
