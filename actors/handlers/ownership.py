@@ -21,6 +21,7 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.machines.election import Election
 from kactl.machines.ownership import Place, Shard, Shards, even, place
+from kactl.machines.restart import Restart, stopped
 from kactl.messages.events import Event, PlacementDue
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
@@ -58,6 +59,8 @@ class Ownership(Handlers):
         self._timers = timers
         self._not_offered: set[str] = set()  # topics with a warning
         self._latest_ms = 0.0  # when the shares are evened out at the latest
+        self._restarts: dict[str, Restart] = {}  # the last one of the members of each topic
+        self._is_evening = False  # a batch of hand-overs that even out the shares is in progress
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {PlacementDue: self.on_placement_due}
@@ -76,6 +79,20 @@ class Ownership(Handlers):
             self._latest_ms = now_ms + DELAYS_MAX * delay_ms
         self._timers.set(PlacementDue(), max(0.0, min(delay_ms, self._latest_ms - now_ms)))
 
+    def member_stops(self, member: int) -> None:
+        """A member is about to stop in order. It may be restarted, and the others after it."""
+        cluster = self.cluster
+        for topic in cluster.table.owned_topics():
+            joined = self._joined(cluster.members(topic.name))
+            if member in joined:
+                self._restarts[topic.name] = stopped(
+                    self._restarts.get(topic.name),
+                    member,
+                    joined,
+                    now_ms=self.clock.monotonic_ms(),
+                    delay_ms=self.settings.participant_balance_ms,
+                )
+
     async def settle(self) -> None:
         """Give each shard without a member as its owner to one, and each its standbys."""
         topics = self._topics()
@@ -89,11 +106,12 @@ class Ownership(Handlers):
         if self.cluster.handovers:
             self._timers.set(PlacementDue(), LOOK_MS)
             return
+        self._is_evening = False
         await self.settle()  # a member that had resigned is one again
         topics = self._topics()
         moves = even([shards for _, _, shards in topics], limit=HANDOVERS_AT_ONCE)
         if not moves:
-            self._await_resigned()
+            self._await_changes()
             return
         log.info("%d partitions are handed over, so that participants own equal shares", len(moves))
         planned: dict[int, list[Shard]] = {}
@@ -107,14 +125,23 @@ class Ownership(Handlers):
         ]
         await self._apply(self._changed(changed, place([shards for _, _, shards in changed])))
         self._forget_left()
-        self._timers.set(PlacementDue(), LOOK_MS if self.cluster.handovers else 0)
+        self._is_evening = bool(self.cluster.handovers)
+        self._timers.set(PlacementDue(), LOOK_MS if self._is_evening else 0)
 
-    def _await_resigned(self) -> None:
-        """Look again when the next resignation of a shard ends."""
+    def _await_changes(self) -> None:
+        """Look again when the next resignation of a shard ends, or a restart of the members."""
         owned = {topic.name for topic in self.cluster.table.owned_topics()}
-        ends_ms = [held.until_ms for name, held in self.cluster.resigned.items() if name.topic in owned]
         now_ms = self.clock.monotonic_ms()
-        if left_ms := [end_ms - now_ms for end_ms in ends_ms if end_ms > now_ms]:
+        resigned_ms = [held.until_ms - now_ms for name, held in self.cluster.resigned.items() if name.topic in owned]
+        restarts_ms = [
+            restart.left_ms(self._joined(self.cluster.members(topic)), now_ms)
+            for topic, restart in self._restarts.items()
+        ]
+        if any(restarts_ms):
+            log.info(
+                "participants are restarted: their shares stay uneven until all are, or for %d ms", max(restarts_ms)
+            )
+        if left_ms := [each for each in (*resigned_ms, *restarts_ms) if each > 0]:
             self._timers.set(PlacementDue(), min(left_ms) + 1)
 
     def prepared(self, row_numbers: RowNumbers) -> None:
@@ -144,6 +171,8 @@ class Ownership(Handlers):
         """
         cluster, table = self.cluster, self.cluster.table
         owned = [topic for topic in table.owned_topics() if topic.name not in cluster.topics_to_delete]
+        names = {topic.name for topic in owned}
+        self._restarts = {name: restart for name, restart in self._restarts.items() if name in names}
         if not owned:
             return []
         live = cluster.live_brokers
@@ -163,9 +192,23 @@ class Ownership(Handlers):
                 if row in resigned:
                     barred |= {cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))].broker}
                 shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch))
-            standby = cluster.standbys.get(topic.name, 0)
-            result.append((topic, rows.index, Shards(weights, standby, tuple(shards))))
+            placed = Shards(weights, cluster.standbys.get(topic.name, 0), tuple(shards), self._joined(weights))
+            result.append((topic, rows.index, self._restarted(topic.name, placed)))
         return result
+
+    def _joined(self, members: Iterable[int]) -> dict[int, int]:
+        """Returns the order in which members have come: the epochs of their registrations."""
+        return {member: self.cluster.brokers[member].epoch for member in members}
+
+    def _restarted(self, topic: str, shards: Shards) -> Shards:
+        """Add what is known of a restart of the members."""
+        restart = self._restarts.get(topic)
+        if restart is None:
+            return shards
+        now_ms = self.clock.monotonic_ms()
+        restart = self._restarts[topic] = restart.seen(shards.joined, now_ms)
+        is_restarting = restart.left_ms(shards.joined, now_ms) > 0
+        return shards._replace(restarted=restart.members(shards.joined), is_restarting=is_restarting)
 
     def _warn(self, topic: str, is_offered: bool) -> None:
         """Warn once if there are participants and none of them offers a topic."""
@@ -296,6 +339,8 @@ class Ownership(Handlers):
             self.channels.send(self.batch.flush())
         if groups:
             self._forget_left()
+        if self._is_evening and not self.cluster.handovers:
+            self._timers.set(PlacementDue(), 0)  # the next batch
 
     async def _return_overdue(self) -> None:
         """End hand-overs whose former owners are gone, and choose others in place of owners that do not prepare."""

@@ -109,6 +109,7 @@ class Shutdowns(Handlers):
         if drained:
             await self._drains.begin(broker.id, self._drain(event, broker))
         else:
+            self._ownership.member_stops(broker.id)
             self._mark(broker)
         await self._ownership.settle()
         # Selected before the elections, after which it also follows the partitions that it leads now.

@@ -6,12 +6,18 @@
 
 Placement is sticky and even. A member that leaves moves only what it owned, and a member that joins receives only what
 evens out the shares. In each topic every member owns its share by weight, rounded up or down; where several members may
-have the extra shard, the one with the least of all topics gets it.
+have the extra shard, the one with the least of all topics gets it, and among equal ones the one that came last.
+
+While members are restarted one after the other, as by a deploy, all shards move anyway. `kactl.machines.restart` finds
+that out. As long as members are still to be restarted, shares may differ as far as no member owns more than one shard
+above its share: what the next one leaves goes to the ones that came last. After that, members that have been restarted
+may own one shard less than their share. So each shard moves once, and a few of them twice.
 
 There is no replica list and no in-sync set: any member may own any shard, except where it has reported that it cannot.
 """
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,11 +51,17 @@ class Shards(NamedTuple):
     Attributes:
         weights: the members, by id: the participants that offer the topic and can be reached.
         standby: how many members follow each shard.
+        joined: numbers that grow in the order in which the members came, by id.
+        restarted: the members that take part in a restart, or took part in the last one.
+        is_restarting: whether some of them are still to be restarted.
     """
 
     weights: Mapping[int, int]
     standby: int
     shards: tuple[Shard, ...]
+    joined: Mapping[int, int] = {}
+    restarted: frozenset[int] = frozenset()
+    is_restarting: bool = False
 
 
 class Place(NamedTuple):
@@ -128,11 +140,13 @@ class _Layout:
         """Move a shard of a topic from a member with a large burden to one with a small one, if they differ by more
         than one shard, and the topic stays even. Returns the position of the shard."""
         topic, shares = self.topics[number], self.shares[number]
-        order = sorted(shares.counts, key=lambda member: (burden(member), self.excess[member], member))
-        for before in reversed(order):
-            for after in order:
+        order = sorted(shares.counts, key=lambda member: self.preference(number, member, burden(member)))
+        for after in order:
+            if burden(order[-1]) - burden(after) <= 1 + _EPSILON:
+                break
+            for before in self._givers(number, after, order, burden):
                 if burden(before) - burden(after) <= 1 + _EPSILON:
-                    break
+                    continue
                 if shares.excess(before) - shares.excess(after) < 1 - _EPSILON:
                     continue
                 able = [
@@ -145,6 +159,33 @@ class _Layout:
                     self.move(number, index, after)
                     return index
         return None
+
+    def preference(self, number: int, member: int, burden: float) -> tuple[float, ...]:
+        """Sorts members: first the one that is to get a shard, last the one that is to give one."""
+        # The longer a member has been there, the sooner it is replaced, and all that it owns moves anyway.
+        return burden, self.excess[member], -self.topics[number].joined.get(member, 0), member
+
+    def need(self, number: int, member: int) -> tuple[float, ...]:
+        """Sorts members by how much they need a shard that has no owner."""
+        preference = self.preference(number, member, self.shares[number].excess(member))
+        if self.topics[number].is_restarting and self.shares[number].excess(member) <= _EPSILON:
+            # Those that came last are not restarted again, so that the shard need not move once more.
+            return -math.inf, preference[2], *preference
+        return preference
+
+    def _givers(self, number: int, after: int, order: list[int], burden: Callable[[int], float]) -> list[int]:
+        """Returns the members that may give a shard to another one, the best first."""
+        topic, givers = self.topics[number], order[::-1]
+        if after not in topic.restarted:
+            return givers
+        above = list(itertools.takewhile(lambda member: burden(member) > 1 + _EPSILON, givers))
+        is_idle = not any(shares.counts.get(after) for shares in self.shares)
+        lacks = burden(after) < -1 - _EPSILON
+        if topic.is_restarting or not (is_idle or lacks):
+            return above
+        # Those that have been there longest are restarted next. They give first, but keep one less than their share.
+        spare = [member for member in givers if -_EPSILON < burden(member) <= 1 + _EPSILON]
+        return above + sorted(spare, key=lambda member: topic.joined.get(member, 0)) + givers
 
 
 def place(topics: Sequence[Shards]) -> list[list[Place]]:
@@ -162,11 +203,11 @@ def place(topics: Sequence[Shards]) -> list[list[Place]]:
             if owners[index] == NO_BROKER
         }
         # First those that a standby can take.
-        for index in sorted(warm, key=lambda index: not warm[index]):
+        for index in sorted(warm, key=lambda index: (not warm[index], -topic.shards[index].epoch)):
             able = [member for member in shares.counts if member not in topic.shards[index].barred]
             ready = [member for member in warm[index] if shares.has_room(member)]
             if able:
-                owner = min(ready or able, key=lambda member: (shares.excess(member), layout.excess[member], member))
+                owner = min(ready or able, key=lambda member: layout.need(number, member))
                 layout.move(number, index, owner)
             else:
                 owners[index] = topic.shards[index].owner
@@ -217,12 +258,14 @@ def _standbys(topic: Shards, owners: Sequence[int], layout: _Layout) -> list[tup
 def even(topics: Sequence[Shards], *, limit: int) -> list[Handover]:
     """Returns up to `limit` hand-overs between members that even out the shares: the least that do.
 
-    First each topic by itself, then the sum of all topics, as far as the topics stay even. Shards whose owners are no
-    members stay.
+    First each topic by itself, and if that is done the sum of all topics, as far as the topics stay even: a member does
+    not give and get at once. Shards whose owners are no members stay.
     """
     layout = _Layout(topics, [[shard.owner for shard in topic.shards] for topic in topics])
     moved: dict[tuple[int, int], None] = {}
     for of_all in (False, True):
+        if of_all and moved:
+            break
         for number, shares in enumerate(layout.shares):
             burden = layout.excess.__getitem__ if of_all else shares.excess
             while len(moved) < limit and (index := layout.hand_over(number, burden)) is not None:

@@ -272,16 +272,39 @@ async def test_owner_that_does_not_prepare_is_passed_over() -> None:
         cluster.gate[2].set()
 
 
-async def test_rolling_restart_keeps_every_partition_owned() -> None:
-    async with open_cluster(1, 2, 3) as cluster:
-        await cluster.create(6)
-        for member in (1, 2, 3):
-            await cluster.stop(member)
-            assert len(cluster.led) == 6
-            await cluster.join(member)
-            await cluster.clock.advance(JOIN_MS + 2_000)
+@pytest.mark.parametrize("step_ms", [200, JOIN_MS + 2_000])
+async def test_rolling_restart_calls_lead_once_for_most_partitions(step_ms: int) -> None:
+    members = (1, 2, 3, 4, 5, 6)
+    async with open_cluster(*members) as cluster:
+        await cluster.create(12)
+        cluster.calls.clear()
 
-            assert cluster.owned == {1: 2, 2: 2, 3: 2}
+        for member in members:
+            await cluster.stop(member)
+            assert len(cluster.led) == 12
+            await cluster.join(member)
+            await cluster.clock.advance(step_ms)
+            assert len(cluster.led) == 12
+            assert max(cluster.owned.values()) <= 3
+        await cluster.clock.advance(JOIN_MS + 2_000)
+
+        assert cluster.calls.total() <= 15
+        assert max(cluster.calls.values()) <= 2
+        assert set(cluster.owned) == {*members}
+
+
+async def test_single_restarted_member_gets_its_share_a_minute_later() -> None:
+    async with open_cluster(1, 2, 3) as cluster:
+        await cluster.create(12)
+        await cluster.stop(1)
+        await cluster.join(1)
+
+        await cluster.clock.advance(JOIN_MS + 2_000)
+        assert cluster.owned == {1: 2, 2: 5, 3: 5}
+        for _ in range(70):
+            await cluster.clock.advance(1_000)
+
+        assert cluster.owned == {1: 3, 2: 4, 3: 5}
 
 
 async def test_weight_is_the_share_of_a_member() -> None:

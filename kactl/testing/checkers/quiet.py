@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.config.controller_settings import ControllerSettings
+from kactl.machines.restart import PACE_DELAYS_MAX
 from kactl.testing.cluster import ControllerMember, SimulatedCluster
 from kactl.testing.violations import Violation
 
@@ -24,8 +25,8 @@ _REQUEST_MS: Final = 1_000.0
 # lose their leaders, and leave the ISRs of brokers that registered again, which is a write for each broker of a chunk.
 _PASSES: Final = 4
 # How long the shares of owners may be uneven: a joining participant that is followed by others delays the hand-overs,
-# up to five times, and one batch of them follows the other.
-_EVEN_DELAYS: Final = 6
+# up to five times, and one batch of them follows the other. After a restart they wait for the next step of it.
+_EVEN_DELAYS: Final = 6 + 2 * PACE_DELAYS_MAX
 _EVEN_MS: Final = 20_000.0
 # Conditions that every run checks, in the order of their limits.
 INVARIANTS: Final = (

@@ -39,11 +39,14 @@ class SharesNow:
         }
 
     def uneven(self) -> Iterator[str]:
-        """Of each topic, no participant owns two shards more than another one."""
+        """Of each topic, each participant owns the average, within one shard; none is idle while another owns two."""
         for topic, shards in self._topics.items():
             counts = Counter({member.id: 0 for member in self._members})
             counts.update(held.leader for _, held in shards if held is not None and held.leader in counts)
-            if counts and max(counts.values()) - min(counts.values()) > 1:
+            if not counts:
+                continue
+            most, least, average = max(counts.values()), min(counts.values()), counts.total() / len(counts)
+            if most > average + 1 or least < average - 1 or (not least and most > 1):
                 yield f"the shares of {topic} are {dict(sorted(counts.items()))}"
 
     def without_standbys(self) -> Iterator[str]:
