@@ -377,7 +377,8 @@ class _Call:
             if part is None:
                 return None
             self._read += part
-        found = bytes(self._read[:size])
+        with memoryview(self._read) as read:
+            found = bytes(read[:size])
         del self._read[:size]
         return found
 

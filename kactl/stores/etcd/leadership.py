@@ -226,14 +226,8 @@ class LeadershipStore:
         row_keys = [keys.state(numbers[row.topic], row.partition) for row in rows]
         compare = [version_is(keys.epoch, fence.version)]
         compare += [created_at(keys.topic(name), number) for name, number in _first_topics(names, rows, numbers)]
-        body = b"".join(
-            (
-                messages.txn(compare, (), [Range(keys.epoch, keys_only=True)]),
-                # The fields of a message may be in any order.
-                *[messages.version_compare(key, row.expected) for key, row in zip(row_keys, rows, strict=True)],
-                *[messages.put_operation(key, row.value) for key, row in zip(row_keys, rows, strict=True)],
-            )
-        )
+        written = ((key, row.expected, row.value) for key, row in zip(row_keys, rows, strict=True))
+        body = messages.txn(compare, (), [Range(keys.epoch, keys_only=True)], written)
         return await self._execute(body, rows, row_keys, fence)
 
     async def _execute(self, body: bytes, rows: Sequence[_Row], row_keys: Sequence[bytes], fence: Fence) -> _Tried:

@@ -17,7 +17,7 @@ from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore, calls
 from kactl.stores.etcd.calls import TOKEN_PAUSE_S, EtcdError
 from kactl.stores.etcd.client import OPERATIONS_DEFAULT
-from kactl.stores.etcd.messages import DeleteRange, Put, field
+from kactl.stores.etcd.messages import DeleteRange, Put, authenticate
 from kactl.stores.etcd.session import NO_SESSION
 from tests.support.etcd_server import EtcdEnsemble, EtcdServer, require_etcd
 from tests.support.processes import free_port
@@ -593,7 +593,7 @@ async def test_restart_that_forgets_all_tokens_loses_no_event_and_no_session(gua
 
 
 async def add_user(root: EtcdStore, name: bytes) -> None:
-    await root._calls.write("/etcdserverpb.Auth/UserAdd", field(1, name) + field(2, b"secret"))
+    await root._calls.write("/etcdserverpb.Auth/UserAdd", authenticate(name.decode(), "secret"))
 
 
 async def test_signed_token_is_renewed_after_a_change_of_users(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -35,7 +35,7 @@ def watch(store: EtcdStore) -> ClusterWatch:
 def encoded(*revisions: int, fragment: bool = False) -> bytes:
     """Events of a key that means nothing to the store."""
     events = [{"kv": {"key": b"/kactl/kactl/other", "mod_revision": revision}} for revision in revisions]
-    return CLASSES["WatchResponse"](events=events, fragment=fragment).SerializeToString()
+    return bytes(CLASSES["WatchResponse"](events=events, fragment=fragment).SerializeToString())
 
 
 def result(*revisions: int, fragment: bool = False) -> WatchResponse:
