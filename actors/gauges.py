@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kactl.machines.shards import ShardState, shard_rows, states_of
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.state.cluster import Cluster
 from kactl.state.min_isr import under_and_at
@@ -68,6 +69,8 @@ def readings(
         "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
         "kafka.controller.broker.fenced": _one(lambda: len(cluster.fenced)),
         "kactl.replica.status.count": lambda: _by_status(cluster),
+        "kactl.shard.state.count": lambda: _by_shard_state(cluster),
+        "kactl.shard.owner.count": lambda: _by_owner(cluster),
         "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
         "kactl.controller.event.queue.oldest": _one(lambda: loop.inbox.oldest_ms / 1000),
         "kafka.controller.broker.queue.size": by_broker(lambda broker: len(channels[broker])),
@@ -142,6 +145,18 @@ def _by_status(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
         for status in ReplicaStatus
         if status is not ReplicaStatus.READY
     ]
+
+
+def _by_shard_state(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
+    """Returns the number of shards in each state."""
+    states = states_of(cluster, cluster.table.rows(shard_rows(cluster)))
+    counts = np.bincount(states, minlength=len(ShardState)).tolist()
+    return [(counts[state], {"kactl.shard.state": state.label}) for state in ShardState]
+
+
+def _by_owner(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
+    """Returns the number of shards that each participant owns."""
+    return _by_id(cluster, cluster.table.column("leader")[shard_rows(cluster)])
 
 
 def _counted(counter: Counter[str], attribute: str) -> Reading:

@@ -105,7 +105,7 @@ class Shutdowns(Handlers):
             rows = draining.held_by(self.cluster, broker.id)
             unknown = np.zeros(len(rows), np.int32)
             effect = draining.preview(self.cluster, rows, broker.id, unknown)
-            return sorted(self.cluster.table.names(effect.remaining))
+            return sorted(self.cluster.table.names(np.concatenate((effect.remaining, effect.shards_kept))))
         if drained:
             await self._drains.begin(broker.id, self._drain(event, broker))
         else:

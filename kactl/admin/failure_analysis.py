@@ -32,7 +32,8 @@ class LiveCluster:
     """A copy of the parts of a cluster that failures depend on.
 
     Attributes:
-        rows: the partitions with leadership, without those of topics that are queued for deletion.
+        rows: the partitions with leadership, without those of topics that are queued for deletion. Shards have no
+            replicas that failures could take; see `kactl.machines.shard_losses`.
         unknown: number of partitions that have no leadership yet.
         min_isr: int32[n], 0 if unknown; `unclean`: bool[n].
         brokers: all brokers that are registered or have a replica, ascending; `away`: those that are not live.
@@ -106,12 +107,13 @@ def copied(cluster: Cluster, *, min_isr: Ints, unclean: Bools, now_ms: int) -> L
         min_isr, unclean: by topic number, see `TopicSettings`.
     """
     table = cluster.table
-    rows = table.rows(table.with_leadership())
+    led, every = (np.setdiff1d(each, table.owned(each)) for each in (table.with_leadership(), table.all()))
+    rows = table.rows(led)
     used = np.unique(rows.replicas[rows.assigned]).tolist()
     brokers = tuple(sorted({*used, *cluster.brokers}))
     return LiveCluster(
         rows=rows,
-        unknown=len(table.not_queued(table.all())) - len(rows),
+        unknown=len(table.not_queued(every)) - len(rows),
         min_isr=min_isr[rows.topic],
         unclean=unclean[rows.topic],
         refs=table.refs,

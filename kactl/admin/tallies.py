@@ -81,21 +81,33 @@ def text_of_id(topic_id: bytes) -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shares:
-    """Leaders and replicas of each broker, by id; brokers without any are missing."""
+    """Leaders and replicas of each broker, by id, without those of shards; brokers without any are missing.
+
+    Attributes:
+        owners: number of shards that each owns; `standbys`: that it follows.
+    """
 
     leaders: dict[int, int]
     replicas: dict[int, int]
     out_of_sync: dict[int, int]
+    owners: dict[int, int]
+    standbys: dict[int, int]
 
 
 def shares(table: Table) -> Shares:
     """Count the partitions that each broker leads and holds."""
-    replicas, assigned = table.column("replicas"), table.column("assigned")
+    leader, replicas, assigned = table.column("leader"), table.column("replicas"), table.column("assigned")
     lagging = assigned & ~table.column("in_sync") & (table.column("leader_epoch") >= 0)
+    shards, none = table.owned(table.all()), np.int32(NO_BROKER)
+    is_shard = np.zeros(len(leader), np.bool_)
+    is_shard[shards] = True
+    follows = assigned[:, shards] & (replicas[:, shards] != leader[shards])
     return Shares(
-        _counted(table.column("leader")),
-        _counted(np.where(assigned, replicas, np.int32(NO_BROKER))),
-        _counted(replicas[lagging]),
+        _counted(np.where(is_shard, none, leader)),
+        _counted(np.where(assigned & ~is_shard, replicas, none)),
+        _counted(replicas[lagging & ~is_shard]),
+        _counted(leader[shards]),
+        _counted(replicas[:, shards][follows]),
     )
 
 

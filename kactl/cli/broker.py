@@ -147,6 +147,8 @@ def _stoppable(answer: Stoppable) -> list[str]:
         (answer.under_min_isr, "would reject writes with acks=all"),
     )
     lines = [f"{_partitions(some.count)} {text}: {_names(some)}" for some, text in blockers if some.count]
+    if answer.unowned.count:
+        lines.append(f"{output.count(answer.unowned.count, 'shard')} would have no owner: {_names(answer.unowned)}")
     return [f"Broker {answer.broker} {can} stop now. {output.harmless(answer.explained)}", *lines]
 
 
@@ -172,7 +174,7 @@ def _drained(answer: BrokerDrained) -> list[str]:
     if effect is None:
         lines = [f"Broker {id_} {'could lead' if preview else 'may lead'} and follow again."]
     else:
-        lines = [_leads(answer, effect), *_isr(effect, id_, preview=preview)]
+        lines = [_leads(answer, effect), *_shards(effect, preview=preview), *_isr(effect, id_, preview=preview)]
         if not preview and answer.drain is not None:
             if answer.drain.until_ms is not None or answer.drain.until_restart:
                 lines.append(f"It is drained {drain_text(answer.drain)}.")
@@ -181,7 +183,7 @@ def _drained(answer: BrokerDrained) -> list[str]:
 
 
 def _leads(answer: BrokerDrained, effect: DrainEffect) -> str:
-    stays = len(answer.remaining) + effect.alone.count
+    stays = len(answer.remaining) - effect.shards_kept.count + effect.alone.count
     would, moved = answer.dry_run, effect.moved.count
     if stays:
         line = f"Broker {answer.broker} {'would still lead' if would else 'still leads'} {_partitions(stays)}"
@@ -192,6 +194,18 @@ def _leads(answer: BrokerDrained, effect: DrainEffect) -> str:
     if effect.alone.count:
         line += f"; of {_partitions(effect.alone.count)} it holds the only replica: {_names(effect.alone)}"
     return line + "."
+
+
+def _shards(effect: DrainEffect, *, preview: bool) -> list[str]:
+    lines = []
+    if count := effect.shards_moved.count:
+        moved = "would be handed over" if preview else "is handed over" if count == 1 else "are handed over"
+        lines.append(f"{output.count(count, 'shard')} {moved} to other participants, once these are prepared.")
+    if count := effect.shards_kept.count:
+        stay = "would stay" if preview else "stays" if count == 1 else "stay"
+        shards = f"{output.count(count, 'shard')} {stay} with it, as no other participant can own"
+        lines.append(f"{shards} {'it' if count == 1 else 'them'}: {_names(effect.shards_kept)}")
+    return lines
 
 
 def _isr(effect: DrainEffect, broker: int, *, preview: bool) -> list[str]:

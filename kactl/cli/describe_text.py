@@ -76,6 +76,8 @@ def broker_lines(
         ("leads", f"{broker.leaders:,} partitions ({broker.leader_skew:+.1f}%)"),
         ("replicas", f"{broker.replicas:,} ({broker.replica_skew:+.1f}%)"),
         ("not in sync", (str(broker.out_of_sync), WARN if broker.out_of_sync else PLAIN)),
+        *([("shards", f"owns {broker.shards:,}, standby of {broker.standby_shards:,}")] if broker.shards else []),
+        *([("offers", ", ".join(broker.groups) or "no ownership topic")] if broker.groups is not None else []),
         ("requests waiting", f"{broker.queue_size}, the oldest for {output.duration(broker.queue_oldest_ms)}"),
         ("last error", (broker.last_error or NONE, BAD if broker.last_error else PLAIN)),
         (

@@ -85,6 +85,9 @@ def _lines(result: WhatIf) -> Iterator[str]:
     from .whatif_text import lines
 
     yield from lines(result.analysis)
+    if result.shards:
+        yield ""
+    yield from (output.harmless(each.explained) for each in result.shards)
     if result.restart is not None:
         yield ""
         yield from _plan(result.restart)

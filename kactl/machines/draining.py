@@ -15,6 +15,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, common, holds, some
 
 from .election import Election
+from .shard_losses import ShardLoss, without
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Effect:
         left: the broker leaves the ISR.
         under_min_isr: fewer in-sync replicas than brokers enforce, and enough before.
         last_in_sync: one in-sync replica, and several before: another failure makes the partition unavailable.
+        shards_moved: shards that the broker owned, and other participants own then, once these are prepared.
+        shards_kept: shards that it keeps, as no other participant can own them.
     """
 
     moved: RowNumbers
@@ -36,6 +39,8 @@ class Effect:
     left: RowNumbers
     under_min_isr: RowNumbers
     last_in_sync: RowNumbers
+    shards_moved: RowNumbers
+    shards_kept: RowNumbers
 
 
 def held_by(cluster: Cluster, broker: int) -> Rows:
@@ -49,9 +54,10 @@ def preview(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
 
     Args:
         rows: result of `held_by`.
-        min_isr: int32[n], 0 where it is unknown.
+        min_isr: int32[n], 0 where it is unknown; of `rows`.
     """
-    brokers = cluster.live_brokers
+    brokers, shards = cluster.live_brokers, without(cluster, [broker])
+    rows, min_isr = _replicated(cluster, rows, min_isr)
     replicated = _count(rows.assigned) > 1
     leads = replicated & (rows.leader == broker)
     leader, in_sync = rows.leader.copy(), rows.in_sync.copy()
@@ -72,11 +78,16 @@ def preview(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
     in_sync[:, leads] = np.where(is_elected, elected.in_sync, in_sync[:, leads])
     follows = replicated & ~leads
     in_sync[:, follows] = replica.go_offline(rows.take(follows), broker, controller_epoch=0).in_sync
-    return _effect(rows, leader, in_sync, broker, min_isr)
+    return _effect(rows, leader, in_sync, broker, min_isr, shards)
 
 
 def observe(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
     """Returns the effect since `rows` was gathered. Removed partitions count as unchanged."""
+    after = cluster.table.rows(rows.index)
+    owned = np.isin(rows.index, cluster.table.owned(rows.index)) & (rows.leader == broker)
+    stays = after.leader == broker
+    shards = ShardLoss(rows.index[owned & ~stays], rows.index[owned & stays])
+    rows, min_isr = _replicated(cluster, rows, min_isr)
     after = cluster.table.rows(rows.index)
     same = (after.topic == rows.topic) & (after.partition == rows.partition)
     width = len(after.replicas)  # slots are only ever added
@@ -88,10 +99,16 @@ def observe(cluster: Cluster, rows: Rows, broker: int, min_isr: Ints) -> Effect:
         assigned=_padded(rows.assigned, width),
         in_sync=before,
     )
-    return _effect(wide, np.where(same, after.leader, rows.leader), in_sync, broker, min_isr)
+    return _effect(wide, np.where(same, after.leader, rows.leader), in_sync, broker, min_isr, shards)
 
 
-def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints) -> Effect:
+def _replicated(cluster: Cluster, rows: Rows, min_isr: Ints) -> tuple[Rows, Ints]:
+    """Returns the rows that are no shards, with their values."""
+    which = ~np.isin(rows.index, cluster.table.owned(rows.index))
+    return rows.take(which), min_isr[which]
+
+
+def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints, shards: ShardLoss) -> Effect:
     """Returns the effect. `leader` and `in_sync` are the columns afterwards, in the slots of `before`."""
     slots = holds(before, broker)
     replicated = _count(before.assigned) > 1
@@ -105,6 +122,8 @@ def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: In
         left=before.index[some(slots & before.in_sync) & ~some(slots & in_sync)],
         under_min_isr=before.index[(min_isr > 0) & (has < enforced) & (had >= enforced)],
         last_in_sync=before.index[(has == 1) & (had > 1)],
+        shards_moved=shards.moved,
+        shards_kept=shards.unowned,
     )
 
 

@@ -49,6 +49,8 @@ GAUGES: Final = (
     ("kafka.controller.broker.active", "{broker}", "registered brokers"),
     ("kafka.controller.broker.fenced", "{broker}", "registered participants that the controller has not reached yet"),
     ("kactl.replica.status.count", "{replica}", "replicas of participants with a handler that is not ready, by status"),
+    ("kactl.shard.state.count", "{shard}", "shards (partitions of ownership topics) in each state, as unowned"),
+    ("kactl.shard.owner.count", "{shard}", "shards that a participant owns"),
     ("kafka.controller.event.queue.size", "{event}", "events that wait"),
     ("kactl.controller.event.queue.oldest", "s", "for how long the oldest event has waited"),
     ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),

@@ -210,6 +210,8 @@ async def test_preview_matches_the_effects_of_draining() -> None:
                 "left": ["followed-0", "led-0", "pair-0", "pair-1"],
                 "under_min_isr": ["followed-0"],
                 "last_in_sync": ["pair-0", "pair-1"],
+                "shards_moved": [],
+                "shards_kept": [],
             }
         )
 

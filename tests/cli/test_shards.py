@@ -1,53 +1,23 @@
 """Commands speak of owners and shards where a topic is of the kind ownership."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+import urllib.request
+from collections.abc import Iterator
 
-import anyio
 import pytest
-from anyio.from_thread import start_blocking_portal
 
-import kactl
-from kactl.admin.schema import ClusterInfo, PartitionExplanation, PartitionInfo, ShardInfo, TopicInfo
-from kactl.admin.server import serve
-from kactl.config.file import load
+from kactl.admin.schema import ClusterInfo, PartitionExplanation, PartitionInfo, ShardInfo, TopicInfo, WhatIf
+from tests.support.api_access import token_of
 from tests.support.processes import POLL_S
+from tests.support.served_shards import POISONED, SHARDS, served_shards
 
 from .server import START_S, CommandResult
 from .server import kactl as command
 
-SHARDS = 6
-POISONED = "jobs-5"
-
-
-class Shard(kactl.PartitionHandler):
-    async def lead(self, leader: kactl.Leader) -> None:
-        if str(self.partition) == POISONED:
-            # A back-off that outlasts the test.
-            raise kactl.NotReady(retry_after_ms=3_600_000, reason="its database is away")
-        await anyio.sleep_forever()
-
-
-@asynccontextmanager
-async def _served(folder: Path) -> AsyncIterator[str]:
-    settings = {"node-id": 0, "cluster": "shards", "api.listen": "127.0.0.1:0", "security.folder": str(folder)}
-    async with kactl.Controller(0) as controller, AsyncExitStack() as members:
-        for number, groups in ((1, ["jobs"]), (2, ["jobs"]), (3, ["mail"])):
-            member = kactl.Participant(number, store=controller.store, hub=controller.hub, handler=Shard, groups=groups)
-            await members.enter_async_context(member)
-        await controller.create_topic("jobs", partitions=SHARDS, kind="ownership", standby=1, timeout_ms=0)
-        await controller.create_topic("idle", partitions=2, kind="ownership", timeout_ms=0)
-        await controller.create_topic("orders", assignment={0: (1, 2)})
-        async with serve(controller, load(None, {}, settings)) as server:
-            yield server.url
-
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("shards")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_served(folder)) as address:
+    with served_shards(tmp_path_factory.mktemp("shards")) as address:
         yield address
 
 
@@ -188,3 +158,54 @@ def test_ownership_topic_is_created_before_its_participants(settled: str) -> Non
     assert result.code == 0, result.err
     assert shards(settled, "--topic", "later").keys() == {"later-0", "later-1", "later-2"}
     run(settled, "topic", "delete", "later", "--yes")
+
+
+def test_what_if_states_that_no_shard_is_lost(settled: str) -> None:
+    one = run(settled, "whatif", "--kill", "1", "-o", "json").json(WhatIf)
+    both = run(settled, "whatif", "--kill", "1,2").out
+
+    present, outcome = one.shards
+    assert "as long as one participant lives that offers its topic" in present.explained
+    assert "No participant offers idle." in present.explained
+    assert outcome.moved.count > 0
+    assert outcome.unowned.count == 0
+    assert one.analysis.now.partitions == 1
+    assert "of jobs would have no owner until a participant that offers them starts; none is lost" in both
+
+
+def test_drain_hands_shards_over(settled: str) -> None:
+    preview = run(settled, "broker", "drain", "1", "--dry-run")
+    before = {name for name, owner in owners(settled).items() if owner == 1}
+
+    drained = run(settled, "broker", "drain", "1", "--yes")
+
+    assert f"{len(before)} shards would be handed over" in preview.err
+    assert f"{len(before)} shards are handed over to other participants" in drained.err
+    assert drained.code == 0, drained.err
+    assert 1 not in owners(settled).values()
+    assert run(settled, "broker", "stoppable", "2").code == 1
+    assert "cannot own it: it is drained" in run(settled, "explain", "jobs-0").out
+    run(settled, "broker", "drain", "--undo", "1")
+
+
+def owners(url: str) -> dict[str, int]:
+    items = run(url, "get", "shards", "--topic", "jobs", "-o", "jsonl").jsonl(PartitionInfo)
+    return {f"{item.topic}-{item.partition}": item.leader for item in items}
+
+
+def test_broker_shows_its_shards_and_what_it_offers(settled: str) -> None:
+    text = run(settled, "describe", "broker", "2").out
+
+    assert "owns " in text
+    assert "jobs" in text
+    assert "SHARDS" in run(settled, "get", "brokers").out
+    assert "mail" in run(settled, "describe", "broker", "3").out
+
+
+def test_metrics_count_shards_by_state_and_owner(settled: str) -> None:
+    request = urllib.request.Request(f"{settled}/metrics", headers={"Authorization": f"Bearer {token_of(settled)}"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        text = response.read().decode()
+
+    assert 'kactl_shard_state_count{kactl_cluster="shards",kactl_shard_state="unowned"}' in text
+    assert "kactl_shard_owner_count{" in text

@@ -173,6 +173,8 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
                 reason=body.reason,
                 dry_run=body.dry_run,
             )
+            # Their next owners prepare.
+            remaining = [name for name in remaining if name not in controller.cluster.handovers]
             effect = _effect(controller.cluster, effect_of(controller.cluster, replicas, id_, least))
             if body.until_ms is not None or body.until_restart:
                 ends = controller.cluster.maintenance.drains.get(id_)
@@ -215,6 +217,8 @@ def _effect(cluster: Cluster, effect: draining.Effect) -> DrainEffect:
         alone=some_partitions(cluster, effect.alone),
         under_min_isr=some_partitions(cluster, effect.under_min_isr),
         last_in_sync=some_partitions(cluster, effect.last_in_sync),
+        shards_moved=some_partitions(cluster, effect.shards_moved),
+        shards_kept=some_partitions(cluster, effect.shards_kept),
     )
 
 
@@ -300,6 +304,9 @@ def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, r
         linked_since_ms=None if link is None else link.since_ms,
         participant=service.participants is not None and id_ in service.participants.ids,
         drain=_drain_info(service.cluster, id_),
+        shards=counts.owners.get(id_, 0),
+        standby_shards=counts.standbys.get(id_, 0),
+        groups=None if known is None or known.groups is None else tuple(sorted(known.groups)),
     )
 
 

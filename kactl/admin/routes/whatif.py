@@ -6,10 +6,22 @@ from typing import Final
 from kactl.admin.failure_analysis import LiveSnapshot
 from kactl.admin.problem import BrokerNotFound
 from kactl.admin.route import ApiRequest
-from kactl.admin.schema import BrokerPath, FailureSet, NoData, SomePartitions, Stoppable, WhatIf, WhatIfRequest
+from kactl.admin.schema import (
+    BrokerPath,
+    FailureSet,
+    NoData,
+    ShardOutcome,
+    SomePartitions,
+    Stoppable,
+    WhatIf,
+    WhatIfRequest,
+)
 from kactl.admin.service import Service
 from kactl.errors import BadRequest
 from kactl.machines.explain import broker_state
+from kactl.machines.shard_losses import explained, without
+from kactl.machines.shards import shard_rows
+from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.whatif import Kind, Scenario
 from kactl.whatif.analysis import answer, outcome_of
@@ -33,11 +45,12 @@ async def whatif(service: Service, request: ApiRequest[NoData, NoData, WhatIfReq
             analysis=answer(live.prepared, kills, _sweeps(body, topology), top=body.top),
             restart=None if body.restart is None else plan_restarts(live.engine, together=body.restart),
             as_of=as_of,
+            shards=shards,
         )
 
     table = await service.read_topic_settings()
     service.require_active()
-    as_of = service.as_of()
+    as_of, shards = service.as_of(), _shards(service.controller.cluster, body)
     return await service.failure_analysis.evaluate(service.controller, table, evaluated)
 
 
@@ -59,7 +72,8 @@ async def stoppable(service: Service, request: ApiRequest[BrokerPath, NoData, No
         text = outcome_of(live.prepared, scenario).explained if scenario.brokers else f"Broker {broker} is {state}."
         return text, [rows[each] for each in (harmed.offline, harmed.lossy, harmed.under_min, harmed.lone)]
 
-    explained, (offline, lossy, under_min, lone) = await service.failure_analysis.evaluate(
+    loss, of_shards = without(cluster, [broker]), explained(cluster, [broker])
+    text, (offline, lossy, under_min, lone) = await service.failure_analysis.evaluate(
         service.controller, table, evaluated
     )
 
@@ -68,15 +82,30 @@ async def stoppable(service: Service, request: ApiRequest[BrokerPath, NoData, No
 
     return Stoppable(
         broker=broker,
-        stoppable=not (len(offline) or len(lossy) or len(under_min)),
+        stoppable=not (len(offline) or len(loss.unowned) or len(lossy) or len(under_min)),
         state=state,
         offline=some(offline),
         lossy=some(lossy),
         under_min_isr=some(under_min),
         last_in_sync=some(lone),
-        explained=explained,
+        explained=f"{text} {of_shards}".rstrip(),
         as_of=as_of,
+        unowned=some(loss.unowned),
     )
+
+
+def _shards(cluster: Cluster, body: WhatIfRequest) -> tuple[ShardOutcome, ...]:
+    if not len(shard_rows(cluster)):
+        return ()
+    outcomes = []
+    for failing in (FailureSet(), *body.kill):
+        in_racks = (id_ for id_, broker in cluster.brokers.items() if broker.rack in failing.racks)
+        brokers = tuple(sorted({*failing.brokers, *in_racks}))
+        moved, unowned = (some_partitions(cluster, rows) for rows in without(cluster, brokers))
+        outcomes.append(
+            ShardOutcome(brokers=brokers, moved=moved, unowned=unowned, explained=explained(cluster, brokers))
+        )
+    return tuple(outcomes)
 
 
 def _sweeps(body: WhatIfRequest, topology: Topology) -> list[Kind]:

@@ -139,7 +139,7 @@ from .topics import (
     TopicPath,
     TopicQuery,
 )
-from .whatif import FailureSet, Stoppable, SweepName, WhatIf, WhatIfRequest
+from .whatif import FailureSet, ShardOutcome, Stoppable, SweepName, WhatIf, WhatIfRequest
 
 __all__ = [
     "ELECTION_PARTITIONS_MAX",
@@ -244,6 +244,7 @@ __all__ = [
     "Resignation",
     "Resigned",
     "ShardInfo",
+    "ShardOutcome",
     "ShardStateName",
     "SomePartitions",
     "StateCount",

@@ -39,7 +39,7 @@ class BrokerInfo(Answer, frozen=True):
 
     Attributes:
         epoch: of its registration; null if it is dead.
-        leaders: number of partitions it leads; `replicas`: number of replicas assigned to it.
+        leaders: number of partitions it leads; `replicas`: number of replicas assigned to it; both without shards.
         leader_skew, replica_skew: deviation from an even share among all brokers, in percent.
         out_of_sync: assigned replicas that are not in the ISR.
         queue_size: requests queued for it, including the one in flight; `queue_oldest_ms`: age of the oldest.
@@ -50,6 +50,8 @@ class BrokerInfo(Answer, frozen=True):
         linked_since_ms: when the link was opened, or lost.
         participant: it runs in the process of this server, and can be killed and restarted over this API.
         drain: an operator's order that it leads nothing; it may be dead meanwhile. Null without one.
+        shards: number of shards of ownership topics that it owns; `standby_shards`: that it follows.
+        groups: the ownership topics that it offers; null for all, and for a broker that is no participant.
     """
 
     id: int
@@ -70,6 +72,9 @@ class BrokerInfo(Answer, frozen=True):
     linked: bool | None = None
     linked_since_ms: int | None = None
     drain: DrainInfo | None = None
+    shards: int = 0
+    standby_shards: int = 0
+    groups: tuple[str, ...] | None = None
 
 
 class BrokerList(Answer, frozen=True):
@@ -124,6 +129,8 @@ class DrainEffect(Answer, frozen=True):
         alone: the broker holds the only replica; it stays leader and in sync.
         under_min_isr: now has fewer in-sync replicas than `min.insync.replicas`: writes with acks=all are rejected.
         last_in_sync: now has a single in-sync replica: one more failure takes the partition offline.
+        shards_moved: shards of ownership topics that other participants own instead, once these are prepared.
+        shards_kept: shards that it keeps, as no other participant can own them. The others do not count shards.
     """
 
     moved: SomePartitions
@@ -131,10 +138,13 @@ class DrainEffect(Answer, frozen=True):
     alone: SomePartitions
     under_min_isr: SomePartitions
     last_in_sync: SomePartitions
+    shards_moved: SomePartitions = SomePartitions(count=0, first=())
+    shards_kept: SomePartitions = SomePartitions(count=0, first=())
 
 
 class BrokerDrained(Answer, frozen=True):
-    """Result of a drain. `remaining`: partitions that it still leads, or would lead, as no other replica can.
+    """Result of a drain. `remaining`: partitions that it still leads, or would lead, as no other replica can, and the
+    shards that it keeps.
 
     `effect`: null for `undo`. `drain`: as it is now. `changed`: false for an `undo` of what is not drained.
     """

@@ -40,12 +40,32 @@ class WhatIfRequest(Question, frozen=True):
     top: Annotated[int, Meta(ge=1, le=TOP_MAX)] = TOP
 
 
+class ShardOutcome(Answer, frozen=True):
+    """What failures do to the shards of ownership topics, which are not partitions of the analysis.
+
+    Attributes:
+        brokers: the participants that fail; none for the present state.
+        moved: shards that other participants would own. `unowned`: shards that none could own, until a participant that
+            offers their topics starts.
+        explained: the outcome in sentences.
+    """
+
+    brokers: tuple[int, ...]
+    moved: SomePartitions
+    unowned: SomePartitions
+    explained: str
+
+
 class WhatIf(Answer, frozen=True):
-    """Outcomes of the simulated failures. `restart`: null unless the request asked for a plan."""
+    """Outcomes of the simulated failures. `restart`: null unless the request asked for a plan.
+
+    `shards`: the present state, and then one outcome for each set of `kill`; empty without shards.
+    """
 
     analysis: Analysis
     restart: RestartPlan | None
     as_of: AsOf
+    shards: tuple[ShardOutcome, ...] = ()
 
 
 class Stoppable(Answer, frozen=True):
@@ -56,6 +76,7 @@ class Stoppable(Answer, frozen=True):
         state: of the broker now. A broker that is not live can stop.
         offline: partitions that would have no leader; `lossy`: that a replica out of sync would lead, because unclean
             elections are allowed; `under_min_isr`: that would reject writes with acks=all.
+        unowned: shards of ownership topics that no other participant could own.
         last_in_sync: partitions that would have a single in-sync replica; they do not prevent the stop.
         explained: the outcome in sentences.
     """
@@ -69,3 +90,4 @@ class Stoppable(Answer, frozen=True):
     last_in_sync: SomePartitions
     explained: str
     as_of: AsOf
+    unowned: SomePartitions = SomePartitions(count=0, first=())
