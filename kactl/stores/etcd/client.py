@@ -69,12 +69,14 @@ class Client:
 
     Attributes:
         newest_revision: the highest revision of the store in any response since it was last lowered.
+        epoch_seen: the highest controller epoch that was read or written, also before a loss of the store.
     """
 
     def __init__(self, calls: Calls, keys: Keys, *, max_in_flight: int) -> None:
         self.calls = calls
         self.keys = keys
         self.newest_revision = 0
+        self.epoch_seen = 0
         self._max_in_flight = max_in_flight
         self._operations: int | None = None
 

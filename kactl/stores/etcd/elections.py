@@ -26,6 +26,7 @@ async def read(client: Client) -> ControllerRecord | None:
     if not controller:
         return None
     number = _epoch(epoch[0]) if epoch else 0
+    client.epoch_seen = max(client.epoch_seen, number)
     try:
         controller_id, since_ms, address = records.decode_controller(controller[0].value)
     except records.Malformed as error:
@@ -52,6 +53,8 @@ async def contest(
         # A controllership of this very session is of an election with a lost response.
         if controller and not take_over and controller[0].lease != lease:
             raise ControllerMoved(ours=0, theirs=number)
+        # After a restored backup, or a loss, the stored epoch is one that was given away before.
+        number = max(number, client.epoch_seen)
         if number >= INT32_MAX:
             raise _damaged(client, f"{number} is the highest possible epoch")
         ours = number + 1
@@ -72,6 +75,7 @@ async def contest(
             if not succeeded:
                 raise
         if succeeded:
+            client.epoch_seen = ours
             return Fence(ours, version + 1)
     raise ControllerMoved(ours=0, theirs=ours)
 

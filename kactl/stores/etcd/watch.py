@@ -182,7 +182,7 @@ class ClusterWatch:
         """Begin anew at an earlier revision than the last known one."""
         log.error(
             "etcd has gone back from revision %d to %d, as after a restored backup: this client's session ends, and "
-            "everything is read again",
+            "everything is read again; if that was not intended, stop all programs and restore its data",
             known, revision,
         )  # fmt: skip
         self._restores += 1

@@ -67,6 +67,9 @@ class Client:
         rng: of the connection.
         credentials: of the connection.
         acls: the permissions of new nodes; open ones by default.
+
+    Attributes:
+        epoch_seen: the highest controller epoch that was read or written, also before a loss of the data.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Client:
         self.chroot = (slash + chroot).rstrip("/")
         self.session_timeout_ms = session_timeout_ms
         self.connected = False
+        self.epoch_seen = 0
         self._max_in_flight = max_in_flight
         self._on_state = on_state
         self._on_watch = on_watch

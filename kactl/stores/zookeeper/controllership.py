@@ -48,6 +48,7 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
     if sticky and not stat.ephemeralOwner and stats[1] is None:
         return None
     number = _FIRST if isinstance(epoch, NoNodeError) else _epoch(epoch)[0]
+    client.epoch_seen = max(client.epoch_seen, number)
     try:
         controller_id, since_ms, address = records.decode_controller(data)
     except records.Malformed as error:
@@ -74,6 +75,8 @@ async def contest(
         if not take_over and _is_held(client, controller, lock, sticky=sticky):
             raise ControllerMoved(ours=0, theirs=None if isinstance(epoch, NoNodeError) else _epoch(epoch)[0])
         number, version = await _first_epoch(client) if isinstance(epoch, NoNodeError) else _epoch(epoch)
+        # After a restored backup, or a loss, the stored epoch is one that was given away before.
+        number = max(number, client.epoch_seen)
         if number >= INT32_MAX:
             raise _damaged(f"{number} is the highest possible epoch")
         ours = number + 1
@@ -85,6 +88,7 @@ async def contest(
         responses = await client.ask_all([request.multi(operations)])
         fence = await _won(client, responses, ours, proof=layout.LOCK if sticky else layout.CONTROLLER)
         if fence is not None:
+            client.epoch_seen = ours
             return fence
     raise ControllerMoved(ours=0, theirs=ours)
 

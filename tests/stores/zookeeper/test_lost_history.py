@@ -67,6 +67,7 @@ async def test_controller_recovers_from_lost_data(fresh_zookeeper: ZooKeeperServ
             for number in range(20):
                 await controller.create_topic(f"before-{number}", assignment={0: [1]})
             await until(lambda: len(led) == 20)
+            epoch = controller.snapshot().epoch
 
             fresh_zookeeper.kill()
             forget(fresh_zookeeper)
@@ -74,6 +75,7 @@ async def test_controller_recovers_from_lost_data(fresh_zookeeper: ZooKeeperServ
             await patiently(lambda: participant.ensure_topic("after", assignment={0: [1]}))
 
             await until(lambda: led == {"after"})
+            assert controller.snapshot().epoch > epoch  # its tokens are higher than those of before
 
 
 async def test_controller_recovers_from_older_data(fresh_zookeeper: ZooKeeperServer, tmp_path: Path) -> None:

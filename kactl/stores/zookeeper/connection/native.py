@@ -205,7 +205,8 @@ class NativeConnection:
                     self._zxid = 0
                     log.error(
                         "ZooKeeper at %s accepts a new session, and not the state of the old one: its data was lost or "
-                        "restored from a backup, so everything is read again",
+                        "restored from a backup, so everything is read again; if that was not intended, stop all "
+                        "programs and restore its data",
                         self._text,
                     )
                     return connection
