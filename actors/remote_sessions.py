@@ -210,6 +210,13 @@ class RemoteSessions:
         """Returns which instance is the active controller; None if it is this one."""
         return None if self._term is not None else self._not_controller()
 
+    def active_term(self) -> tuple[int, int]:
+        """See `kactl.transports.base.ControllerPort`."""
+        term = self._term
+        if term is None:
+            return NO_EPOCH, 0
+        return term.fence.epoch, (self._clock.lease_ns() - term.table.elected_ns) // NS_PER_MS
+
     def _heartbeat(self, term: SessionTerm, request: Heartbeat, received_ns: int) -> SessionAnswer:
         epoch, now_ns = term.fence.epoch, self._clock.lease_ns()
         verdict = Verdict.UNCONFIRMED

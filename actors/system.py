@@ -300,6 +300,10 @@ class Controller(Commands, Queries, forks.OfOneProcess):
         """See `kactl.transports.base.ControllerPort`."""
         return self.sessions.standby()
 
+    def active_term(self) -> tuple[int, int]:
+        """See `kactl.transports.base.ControllerPort`."""
+        return self.sessions.active_term()
+
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         """See `kactl.transports.base.ControllerPort`."""
         answer = await self.sessions.answer(request, received_ns=received_ns)

@@ -69,6 +69,9 @@ class ControllerPort(Protocol):
     def standby(self) -> NotController | None:
         """Returns which instance is the active controller; None if it is this one."""
 
+    def active_term(self) -> tuple[int, int]:
+        """Returns the epoch of the controllership, and how long it has lasted, in ms; NO_EPOCH and 0 without one."""
+
     async def ask(self, request: ControllerRequest, /) -> Any:
         """Queue a request and wait; see `kactl.participant.network.Ask`."""
 

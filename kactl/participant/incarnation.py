@@ -12,7 +12,7 @@ import anyio
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.errors import ErrorCode, KactlError, NotFound
+from kactl.errors import ErrorCode, KactlError, NotFound, StoreError
 from kactl.messages.broker import PartitionReport
 from kactl.messages.control import (
     Acknowledged,
@@ -106,6 +106,7 @@ class Incarnation:
         self.controller = ControllerClient(
             self.link.ask, controller_id=lambda: self.metadata.controller_id, clock=clock
         )
+        self._store = store
         self._clock = clock
         self._pause = pause
         self._listener = listener
@@ -179,6 +180,23 @@ class Incarnation:
         self.link.changed()
         if not self._ended:
             log.info("the link of broker %d is %s: %s", self.broker, state.value, reason)
+
+    async def why_foreign(self, controller: int, epoch: int) -> str:
+        """See `ParticipantPort`. An answer that was read too early is not repeated: the search goes on."""
+        if self._store is None:
+            return ""
+        try:
+            record = await self._store.controller()
+        except StoreError:
+            return ""
+        if record is not None and (record.id, record.epoch) == (controller, epoch):
+            return ""
+        found = "none is" if record is None else f"controller {record.id} is, under epoch {record.epoch}"
+        return (
+            f"controller {controller} is active under epoch {epoch}, but in the store of this participant {found}: "
+            "they use different stores, such as a copy beside the original, or those of two clusters. Give both the "
+            "same store, or take the address of that controller out of controllers="
+        )
 
     def registered(self, epoch: int) -> None:
         """Begin to receive all requests to the broker id."""

@@ -61,6 +61,9 @@ class ParticipantPort(Handler, Protocol):
             reason: why the link is not open.
         """
 
+    async def why_foreign(self, controller: int, epoch: int) -> str:
+        """Returns why an active controller uses another store than this participant; empty if that is unknown."""
+
     def receive(self, message: PeerMessage) -> None:
         """Queue a message of another participant. Returns at once."""
 

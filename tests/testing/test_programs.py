@@ -129,6 +129,9 @@ class Port:
         self.incarnation = b""
         self.received: list[PeerMessage] = []
 
+    async def why_foreign(self, controller: int, epoch: int) -> str:
+        raise AssertionError
+
     def link_changed(self, state: LinkState, reason: str = "") -> None:
         raise AssertionError(f"the link became {state}")
 

@@ -44,6 +44,9 @@ class Port:
         self.incarnation = b""
         self.received: list[PeerMessage] = []
 
+    async def why_foreign(self, controller: int, epoch: int) -> str:
+        raise AssertionError
+
     def link_changed(self, state: LinkState, reason: str = "") -> None:
         raise AssertionError(f"the link became {state}")
 
@@ -132,6 +135,9 @@ class Office:
 
     def standby(self) -> NotController | None:
         return self.answer if isinstance(self.answer, NotController) else None
+
+    def active_term(self) -> tuple[int, int]:
+        raise AssertionError
 
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         self.received.append((request, received_ns))

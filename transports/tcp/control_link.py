@@ -5,11 +5,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import anyio
+
 from kactl import wire
 from kactl.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
 from kactl.messages.admin import ControllerRequest
 from kactl.messages.following import PeerMessage
-from kactl.messages.sessions import Heartbeat, NotController, Register, SessionAnswer, SessionRequest
+from kactl.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest
 from kactl.model import NO_EPOCH, Endpoint
 from kactl.participant.network import LinkState, ParticipantPort
 from kactl.runtime.error_id import log_error
@@ -25,6 +27,7 @@ from .identity import Identity, Role
 from .lanes import LaneFull
 from .link import Link, LinkClosed
 from .search import ControllerSearch
+from .served import Served, Term
 
 log = logger(__name__)
 
@@ -37,6 +40,7 @@ class TcpControlLink(ControllerLink):
 
     Args:
         peer: where other participants connect to this one, if they can.
+        served: of all participants of the network.
     """
 
     def __init__(
@@ -48,17 +52,32 @@ class TcpControlLink(ControllerLink):
         addresses: Callable[[], Sequence[Address]],
         peer: Endpoint | None,
         rng: random.Random,
+        served: Served,
     ) -> None:
         self.peer = peer
+        self._served = served
+        self._foreign: set[tuple[str, int]] = set()  # controllerships that were logged
         self._port = port
         self._identity = Identity(cluster, Role.PARTICIPANT, str(port.broker))
         self._broker_epoch = NO_EPOCH
         self._orders = 0
-        search = ControllerSearch(dialer, addresses=addresses, hello=self._hello, rng=rng)
+        search = ControllerSearch(
+            dialer, addresses=addresses, hello=self._hello, rng=rng, clock=served.clock, why_foreign=self._why_foreign
+        )
         super().__init__(f"broker {port.broker}", search, dialer, rng)
 
     def _hello(self) -> Hello:
         return handshake.hello(self._identity, incarnation=self._port.incarnation, silence_ms=self._limits.silence_ms)
+
+    async def _why_foreign(self, term: Term) -> str:
+        reason = self._served.why_foreign(term)
+        if not reason and term.epoch != NO_EPOCH:
+            with anyio.move_on_after(self._limits.request_ms / 1000):
+                reason = await self._port.why_foreign(int(term.controller), term.epoch)
+        if reason and (term.controller, term.epoch) not in self._foreign:
+            self._foreign.add((term.controller, term.epoch))
+            log.error("broker %d refuses a link: %s", self._port.broker, reason)
+        return reason
 
     # -- ControlLink ---------------------------------------------------------------------------------------------------
 
@@ -75,12 +94,14 @@ class TcpControlLink(ControllerLink):
         if isinstance(request, Register):
             self._check_refusal()
         link = self._opened()
-        began = asyncio.get_running_loop().time()
+        began, term, sent_ns = asyncio.get_running_loop().time(), self._term, self._served.clock.lease_ns()
         message = await self._exchange(link, Kind.SESSION, request)
         answer: SessionAnswer = self._decoded(link, lambda: wire.decode(message.head, wire.ANSWERS_OF_SESSIONS))
         if isinstance(answer, NotController):
             self._sent_away(link, answer)
             raise ControllerUnreachable(f"controller {self._controller} is not active any more")
+        if isinstance(answer, Granted) and term is not None:
+            self._served.granted(term, timeout_ms=answer.timeout_ms, sent_ns=sent_ns)
         if isinstance(request, Heartbeat):
             self._dialer.metrics.round_trip((asyncio.get_running_loop().time() - began) * 1000)
         return answer

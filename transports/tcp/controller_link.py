@@ -24,6 +24,7 @@ from .identity import Role
 from .lanes import LaneFull
 from .link import Link, LinkClosed
 from .search import ControllerSearch, Found
+from .served import Term
 from .tasks import Tasks
 
 log = logger(__name__)
@@ -47,6 +48,7 @@ class ControllerLink:
         self._limits = dialer.limits
         self._link: Link | None = None
         self._controller = NO_BROKER
+        self._term: Term | None = None
         self._tasks = Tasks(f"the link of {owner}")
 
     def open(self) -> None:
@@ -158,7 +160,7 @@ class ControllerLink:
 
     async def _use(self, found: Found) -> str:
         """Use a link until its end. Returns the reason of that."""
-        link, controller = found
+        link, controller, self._term = found
         self._link, self._controller = link, int(controller.name)
         self._dialer.metrics.opened(Role.CONTROLLER.value)
         try:

@@ -20,6 +20,7 @@ import msgspec
 from kactl import wire
 from kactl.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.messages.sessions import NotController
+from kactl.model import NO_EPOCH
 from kactl.runtime.secret import Secret
 
 from .framing import Kind, Message
@@ -99,10 +100,17 @@ class Proof(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The link is open."""
+    """The link is open.
+
+    Attributes:
+        controller_epoch: of the controllership; NO_EPOCH from a participant, and from an earlier version.
+        active_ms: how long it has lasted.
+    """
 
     version: _Version
     capabilities: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
+    controller_epoch: int = NO_EPOCH
+    active_ms: int = 0
 
 
 _HELLO: Final = wire.Family(Hello)
@@ -207,9 +215,9 @@ async def accept(link: Link, answer: Callable[[Hello], Hello], credentials: Cred
     return theirs, version
 
 
-def welcome(link: Link, version: int) -> None:
-    """Tell the dialer that the link is open."""
-    _send(link, Welcome(version))
+def welcome(link: Link, version: int, controller_epoch: int = NO_EPOCH, active_ms: int = 0) -> None:
+    """Tell the dialer that the link is open; see `Welcome`."""
+    _send(link, Welcome(version, controller_epoch=controller_epoch, active_ms=active_ms))
 
 
 def redirect(link: Link, answer: NotController) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 from opentelemetry import metrics
 
+from kactl.clock import SystemClock
 from kactl.errors import (
     BadConfig,
     BadRequest,
@@ -48,6 +49,7 @@ from .listener import Listener
 from .metrics import LinkMetrics
 from .office import Office, TcpTransport
 from .search import is_controller
+from .served import Served
 from .spectator_link import TcpSpectatorLink
 from .tasks import Tasks
 from .tls import Tls
@@ -145,6 +147,7 @@ class TcpNetwork:
             renewed=self._renew_own_secret,
         )
         self._rng = random.Random()
+        self._served = Served(SystemClock())
         self._listener: Listener | None = None
         self._listening = 0  # sides that need the listener
         self._tasks = Tasks("the network")
@@ -334,6 +337,7 @@ class TcpNetwork:
             addresses=self._beside(given),
             peer=self._peer_endpoint(),
             rng=self._rng,
+            served=self._served,
         )
         self._ports[str(port.broker)] = port
         link.open()

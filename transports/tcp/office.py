@@ -182,7 +182,7 @@ class Office:
         link.what = str(hello.identity)
         link.on_closed = lambda reason: self._detach(attached, reason)
         link.on_violation = lambda reason: self._violated(link, reason)
-        handshake.welcome(link, version)
+        handshake.welcome(link, version, *self.port.active_term())
         link.serve(lambda message: self._received(attached, message), silence_ms=hello.silence_ms, kinds=_SIZES_MAX)
         self.metrics.opened(hello.role.value)
         self.port.link_opened(identity)

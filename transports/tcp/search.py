@@ -2,11 +2,12 @@
 
 import collections
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import anyio
 
+from kactl.clock import Clock
 from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.messages.sessions import NotController
 
@@ -15,6 +16,7 @@ from .dialing import Dialer
 from .handshake import Hello
 from .identity import Role
 from .link import Link
+from .served import Term
 
 
 class Found(NamedTuple):
@@ -22,10 +24,12 @@ class Found(NamedTuple):
 
     Attributes:
         controller: the claims of the controller.
+        term: its controllership.
     """
 
     link: Link
     controller: Hello
+    term: Term
 
 
 class ControllerSearch:
@@ -34,6 +38,7 @@ class ControllerSearch:
     Args:
         addresses: returns the addresses of all controllers.
         hello: returns the claims of this side.
+        why_foreign: returns why a controllership is of another store; empty if it is not, or if that is unknown.
 
     Attributes:
         reasons: of the last search, by address, why no link was opened.
@@ -47,6 +52,8 @@ class ControllerSearch:
         addresses: Callable[[], Sequence[Address]],
         hello: Callable[[], Hello],
         rng: random.Random,
+        clock: Clock,
+        why_foreign: Callable[[Term], Awaitable[str]] | None = None,
     ) -> None:
         self.reasons: dict[str, str] = {}
         self.refusal: NotAuthorized | ProtocolMismatch | None = None
@@ -54,6 +61,8 @@ class ControllerSearch:
         self._addresses = addresses
         self._hello = hello
         self._rng = rng
+        self._clock = clock
+        self._why_foreign = why_foreign
         self._hint: Address | None = None
 
     def hint(self, answer: NotController) -> None:
@@ -86,20 +95,20 @@ class ControllerSearch:
                     continue
                 tried.add(address)
                 try:
-                    link, controller, answer = await self._dialer.dial(address, self._hello(), is_controller)
+                    link, controller, term = await self._dial(address)
                 except KactlError as error:
                     reasons[str(address)] = str(error)
                     if isinstance(error, NotAuthorized | ProtocolMismatch):
                         refusals.append(error)
                     continue
-                if isinstance(answer, NotController):
+                if isinstance(term, NotController):
                     reasons[str(address)] = f"controller {controller.name} is not active"
-                    if (hint := _address_in(answer)) is not None:
+                    if (hint := _address_in(term)) is not None:
                         waiting.appendleft(hint)
                 elif found:
                     link.abort("another link was opened first")
                 else:
-                    found.append(Found(link, controller))
+                    found.append(Found(link, controller, term))
                     tasks.cancel_scope.cancel()
 
         try:
@@ -107,12 +116,32 @@ class ControllerSearch:
                 for _ in range(self._dialer.limits.dials):
                     tasks.start_soon(attempt)
         except BaseException:
-            for link, _ in found:
+            for link, _, _ in found:
                 link.abort("the search was cancelled")
             raise
         self.reasons = reasons
         self.refusal = refusals[0] if refusals and len(refusals) == len(tried) else None
         return found[0] if found else None
+
+    async def _dial(self, address: Address) -> tuple[Link, Hello, Term | NotController]:
+        """Open a link to a controller.
+
+        Raises:
+            NotAuthorized: among others: it is of another store.
+        """
+        asked_ns = self._clock.lease_ns()
+        link, controller, answer = await self._dialer.dial(address, self._hello(), is_controller)
+        if isinstance(answer, NotController):
+            return link, controller, answer
+        term = Term(controller.name, answer.controller_epoch, asked_ns, self._clock.lease_ns(), answer.active_ms)
+        if self._why_foreign is not None:
+            try:
+                if foreign := await self._why_foreign(term):
+                    raise NotAuthorized(foreign)
+            except BaseException:
+                link.abort("its controller is not the one of this program")
+                raise
+        return link, controller, term
 
 
 def is_controller(hello: Hello) -> str | None:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from kactl import wire
+from kactl.clock import SystemClock
 from kactl.errors import ControllerUnreachable, NotController
 from kactl.messages import sessions
 from kactl.messages.routes import RouteMessage, Watch
@@ -26,7 +27,11 @@ class TcpSpectatorLink(ControllerLink):
         identity = Identity(cluster, Role.SPECTATOR, ANY_NAME)
         silence_ms = dialer.limits.silence_ms
         search = ControllerSearch(
-            dialer, addresses=addresses, hello=lambda: handshake.hello(identity, silence_ms=silence_ms), rng=rng
+            dialer,
+            addresses=addresses,
+            hello=lambda: handshake.hello(identity, silence_ms=silence_ms),
+            rng=rng,
+            clock=SystemClock(),
         )
         super().__init__("a spectator", search, dialer, rng)
 

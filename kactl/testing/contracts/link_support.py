@@ -72,6 +72,9 @@ class ContractPort:
     def receive(self, message: PeerMessage) -> None:
         self.received.append(message)
 
+    async def why_foreign(self, controller: int, epoch: int) -> str:
+        return ""
+
     def link_changed(self, state: LinkState, reason: str = "") -> None:
         self.states.append(state)
 
@@ -111,6 +114,9 @@ class ContractOffice:
 
     def standby(self) -> sessions.NotController | None:
         return None if self.active == self.node_id else sessions.NotController(self.active, self.active_address)
+
+    def active_term(self) -> tuple[int, int]:
+        return 5, 0
 
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         if (standby := self.standby()) is not None:
