@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,8 @@ FREE_BYTES_MIN: Final = 4 << 30
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the place of temporary files before the workers start, which inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs under test inherit what is ignored
     if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
     api_access.use_own_state_folder()

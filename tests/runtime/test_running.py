@@ -54,8 +54,10 @@ def running(what: str, *prefix: str) -> "Iterator[subprocess.Popen[str]]":
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "began\n"
-        yield program
-        program.kill()
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
