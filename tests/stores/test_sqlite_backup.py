@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -142,7 +142,7 @@ async def test_store_in_use_is_not_replaced(path: Path, tmp_path: Path) -> None:
 async def test_damaged_backup_changes_nothing(path: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     back_up(path, backup, CLOCK)
-    with sqlite3.connect(backup) as connection:
+    with closing(sqlite3.connect(backup, isolation_level=None)) as connection:
         connection.execute("UPDATE journal SET frame = x'00'")
     before = path.read_bytes()
 
