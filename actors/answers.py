@@ -16,8 +16,8 @@ import anyio
 import msgspec
 
 from kactl.errors import ActionTimedOut, KactlError, NotController
-from kactl.machines.topic_progress import leader_epochs, progress_of
-from kactl.messages.admin import ElectionResult, EventsHandled, TopicProgress
+from kactl.decide.machines.topic_progress import leader_epochs, progress_of
+from kactl.decide.messages.admin import ElectionResult, EventsHandled, TopicProgress
 from kactl.model import TopicRef
 
 from .channels import Channels

@@ -5,7 +5,7 @@ it is answered or the channel is removed, because the broker failed or registere
 controller. A slow broker therefore delays no other. A request with a lost response is delivered twice; the epochs of
 all three kinds of requests make that harmless.
 
-Requests that wait for a slow broker may be coalesced, see `kactl.outbound.coalesce`; others are not. A request to many
+Requests that wait for a slow broker may be coalesced, see `kactl.decide.outbound.coalesce`; others are not. A request to many
 brokers is encoded once for all of them, and a coalesced one is encoded for its broker alone.
 
 Source: the classic controller's RequestSendThread.
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -33,9 +33,9 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
+from kactl.decide.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from kactl.model import Broker
-from kactl.outbound.coalesce import Alive, alive_in, coalesced
+from kactl.decide.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_origin import ORIGIN, Origin
 from kactl.telemetry.event_trace import EventTrace

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kactl.clock import Clock
-from kactl.machines.topic_progress import Delivery
-from kactl.messages.control import StopReplica
-from kactl.messages.events import BrokerLagged, Event
+from kactl.decide.machines.topic_progress import Delivery
+from kactl.decide.messages.control import StopReplica
+from kactl.decide.messages.events import BrokerLagged, Event
 from kactl.model import Broker
-from kactl.outbound.batch import Addressed
+from kactl.decide.outbound.batch import Addressed
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_trace import EventTrace

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from kactl.errors import BadRequest
-from kactl.messages import arguments
-from kactl.messages.admin import (
+from kactl.decide.messages import arguments
+from kactl.decide.messages.admin import (
     ElectionRequested,
     ElectionResult,
     FeatureResult,
@@ -24,10 +24,10 @@ from kactl.messages.admin import (
     UncleanElectionsEnabled,
     UndrainRequested,
 )
-from kactl.messages.arguments import AnyElection, AnyPartition
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.arguments import AnyElection, AnyPartition
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, Assignment, TopicPartition
-from kactl.state.replica_reports import ReplicaReport
+from kactl.decide.state.replica_reports import ReplicaReport
 
 from .topic_commands import DEFAULT_TIMEOUT_MS, TopicCommands
 

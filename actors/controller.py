@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_traces import EventTraces
 from kactl.telemetry.metrics import Telemetry

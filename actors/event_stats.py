@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kactl.clock import Clock
-from kactl.messages.events import Event
+from kactl.decide.messages.events import Event
 from kactl.telemetry.durations import Durations, Summary
 
 from .priority_inbox import PriorityInbox

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from kactl.clock import Clock
-from kactl.messages.sessions import ParticipantLink
+from kactl.decide.messages.sessions import ParticipantLink
 from kactl.model import Broker
 
 

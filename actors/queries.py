@@ -6,15 +6,15 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotController, NotFound
-from kactl.machines.deletion import Waiting, waiting
-from kactl.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion
-from kactl.machines.shards import explain
-from kactl.messages import arguments
-from kactl.messages.arguments import AnyPartition
-from kactl.messages.log import KINDS, AnyEvent, ControllerEvent, ElectionEvent
+from kactl.decide.machines.deletion import Waiting, waiting
+from kactl.decide.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion
+from kactl.decide.machines.shards import explain
+from kactl.decide.messages import arguments
+from kactl.decide.messages.arguments import AnyPartition
+from kactl.decide.messages.log import KINDS, AnyEvent, ControllerEvent, ElectionEvent
 from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
-from kactl.state.cluster import Cluster
-from kactl.state.replica_reports import ReplicaReport
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_traces import RECORDS_MAX
 from kactl.telemetry.terms import ENDED_UNSEEN, Term
@@ -213,7 +213,7 @@ class Queries:
             raise NotController(self.loop.active_id, self.loop.active_address)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """Yields the events from now on, or after event number `after`; see `kactl.messages.log` for the kinds.
+        """Yields the events from now on, or after event number `after`; see `kactl.decide.messages.log` for the kinds.
 
         Raises:
             BadRequest: there is no such kind of event.

@@ -4,7 +4,7 @@ Runs beside the event loop of the controller, which may be busy with one event f
 registrations begin and end in the store, and the event loop learns of them there, as of those in sessions with the
 store. A heartbeat is answered at once, without waiting for anything.
 
-`kactl.machines.remote_sessions` decides. This module has the clock, the store and the messages.
+`kactl.decide.machines.remote_sessions` decides. This module has the clock, the store and the messages.
 """
 
 import collections
@@ -16,8 +16,8 @@ import anyio.abc
 
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
-from kactl.machines.peer_endpoints import why_unusable
-from kactl.machines.remote_sessions import (
+from kactl.decide.machines.peer_endpoints import why_unusable
+from kactl.decide.machines.remote_sessions import (
     CHECKS_PER_TIMEOUT,
     CONFIRMED_SHARE,
     NS_PER_MS,
@@ -25,7 +25,7 @@ from kactl.machines.remote_sessions import (
     RemoteSession,
     Verdict,
 )
-from kactl.messages.sessions import (
+from kactl.decide.messages.sessions import (
     Closed,
     EndpointVerified,
     Goodbye,

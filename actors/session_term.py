@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import anyio
 
-from kactl.machines.remote_sessions import RemoteSession, SessionTable
+from kactl.decide.machines.remote_sessions import RemoteSession, SessionTable
 from kactl.model import Broker, Endpoint, Fence
 
 

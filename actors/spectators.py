@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from kactl.clock import Clock
 from kactl.errors import ControllerMoved, NotController, StoreError
-from kactl.machines.route_log import RouteLog
-from kactl.messages.routes import RouteMessage, Version, Watch
+from kactl.decide.machines.route_log import RouteLog
+from kactl.decide.messages.routes import RouteMessage, Version, Watch
 from kactl.model import Fence
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

@@ -17,11 +17,11 @@ from opentelemetry import metrics, trace
 from kactl.clock import Clock, SystemClock
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.errors import BadRequest, ControllerFailed, IllegalState, KactlError
-from kactl.messages import arguments
-from kactl.messages.admin import ResignRequested
-from kactl.messages.events import BrokerLagged, ControllerChanged, Event, LeaderAndIsrAnswered, LinksChanged, Started
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import (
+from kactl.decide.messages import arguments
+from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.events import BrokerLagged, ControllerChanged, Event, LeaderAndIsrAnswered, LinksChanged, Started
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import (
     NotController,
     ParticipantLink,
     Refused,
@@ -30,12 +30,12 @@ from kactl.messages.sessions import (
     VerifyEndpoint,
 )
 from kactl.model import NO_BROKER, Broker
-from kactl.outbound.batch import RequestBatch, deletion_answers
+from kactl.decide.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.budget import Budget
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.stores.opening import check_unopened

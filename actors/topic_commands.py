@@ -6,20 +6,20 @@ from typing import Any, Final, TypeVar, cast
 from kactl.clock import Clock
 from kactl.config.topic import check_overrides
 from kactl.errors import BadRequest, NotFound, StoreUnavailable
-from kactl.machines.placement import topic_rules
-from kactl.machines.topic_progress import missing_brokers, progress_of
-from kactl.messages import arguments
-from kactl.messages.admin import (
+from kactl.decide.machines.placement import topic_rules
+from kactl.decide.machines.topic_progress import missing_brokers, progress_of
+from kactl.decide.messages import arguments
+from kactl.decide.messages.admin import (
     ControllerRequest,
     PartitionsRequested,
     TopicCreationRequested,
     TopicDeletionRequested,
     TopicProgress,
 )
-from kactl.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
+from kactl.decide.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
 from kactl.model import STANDBY, TopicKind, TopicRef
 from kactl.runtime.threads import run_in_thread
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Store
 
 from .answers import Answers
@@ -43,7 +43,7 @@ class TopicCommands:
     clock: Clock
 
     async def ask(self, request: ControllerRequest) -> Any:
-        """Send any request of `kactl.messages.admin` or `kactl.messages.broker`, and return its result.
+        """Send any request of `kactl.decide.messages.admin` or `kactl.decide.messages.broker`, and return its result.
 
         Raises:
             NotController: another instance is the controller, or became it before the request was handled.

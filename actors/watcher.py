@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kactl.errors import KactlError
-from kactl.messages.events import (
+from kactl.decide.messages.events import (
     BrokerModified,
     BrokersChanged,
     ControllerChanged,

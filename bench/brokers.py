@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from kactl.config.protocol_level import LATEST
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest,
     LeaderAndIsr,
     LeaderAndIsrResponse,

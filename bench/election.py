@@ -37,13 +37,13 @@ from kactl.actors.machines.replicas import Replicas
 from kactl.clock import SystemClock
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
-from kactl.machines import partition, replica
-from kactl.machines.topic_progress import Delivery
-from kactl.messages.control import KafkaRequest
-from kactl.messages.events import BrokersChanged
+from kactl.decide.machines import partition, replica
+from kactl.decide.machines.topic_progress import Delivery
+from kactl.decide.messages.control import KafkaRequest
+from kactl.decide.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
-from kactl.outbound.batch import Addressed, RequestBatch
-from kactl.state.change import Change
+from kactl.decide.outbound.batch import Addressed, RequestBatch
+from kactl.decide.state.change import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.telemetry.event_log import EventLog

@@ -36,7 +36,7 @@ from bench.stores import failure_ms
 from bench.tables import number, plain, times
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker, Endpoint, Fence
 from kactl.stores.base import Names, Session, Store, Write
 from kactl.transports.base import Connection

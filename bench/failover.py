@@ -26,7 +26,7 @@ from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, regis
 from bench.run import main, module, numbers, say, words
 from bench.tables import number, plain
 from kactl.actors.system import Controller
-from kactl.messages.control import KafkaRequest, Request, StopReplica
+from kactl.decide.messages.control import KafkaRequest, Request, StopReplica
 from kactl.model import Fence
 from kactl.stores.base import Names, Store, Write
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.errors import SessionExpired
-from kactl.messages.events import ControllerState
+from kactl.decide.messages.events import ControllerState
 from kactl.model import Fence
 from kactl.stores.base import Session, Store
 from kactl.stores.etcd import EtcdStore

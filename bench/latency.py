@@ -30,10 +30,10 @@ from bench.run import main, module, say
 from bench.tables import number, plain
 from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
-from kactl.messages.admin import ElectionKind
-from kactl.messages.control import LeaderAndIsr, Request, UpdateMetadata
+from kactl.decide.messages.admin import ElectionKind
+from kactl.decide.messages.control import LeaderAndIsr, Request, UpdateMetadata
 from kactl.model import Fence, TopicPartition
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Names, Session, Store, Write
 
 from .brokers import Encoding

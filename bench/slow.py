@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 
 from .brokers import Encoding, EncodingConnection

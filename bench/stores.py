@@ -29,7 +29,7 @@ from bench.run import main, module, numbers, say, words
 from bench.store import committed, next_write, some_names
 from bench.tables import number, plain
 from kactl.actors.system import Controller
-from kactl.messages.log import ElectionEvent
+from kactl.decide.messages.log import ElectionEvent
 from kactl.stores.base import Session, Store
 
 NAME: Final = "stores"

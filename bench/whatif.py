@@ -26,7 +26,7 @@ from bench.figures import Found
 from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
-    from kactl.whatif.assumptions import Assumptions
+    from kactl.decide.whatif.assumptions import Assumptions
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -80,7 +80,7 @@ def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.
 
 
 def assumed(brokers: int) -> "Assumptions":
-    from kactl.whatif.assumptions import Assumptions
+    from kactl.decide.whatif.assumptions import Assumptions
 
     return Assumptions(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
 
@@ -98,8 +98,8 @@ def described(table: pa.Table) -> bytes:
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """Measures all sweeps over one cluster."""
     from kactl.forensics.whatif import tables
-    from kactl.whatif import Kind
-    from kactl.whatif.analysis import answer
+    from kactl.decide.whatif import Kind
+    from kactl.decide.whatif.analysis import answer
 
     for _ in range(runs):
         opened = timed(found, f"{at}/open", lambda: tables.of_table(table, at, assumed(brokers)))
@@ -118,9 +118,9 @@ def live(brokers: int, partitions: int, *, runs: int, found: Found) -> None:
     from bench.clusters import Racked, known
     from kactl.admin.failure_analysis import LiveSnapshot, copied
     from kactl.model import Fence
-    from kactl.whatif import Kind
-    from kactl.whatif.analysis import answer, outcome_of
-    from kactl.whatif.restarts import plan_restarts
+    from kactl.decide.whatif import Kind
+    from kactl.decide.whatif.analysis import answer, outcome_of
+    from kactl.decide.whatif.restarts import plan_restarts
 
     shape = Racked(partitions, partitions // PARTITIONS_OF_A_TOPIC, brokers, REPLICAS)
     cluster = known(shape, controller=0, fence=Fence(1, 1))

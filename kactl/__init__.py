@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         StaleToken,
         TopicExists,
     )
-    from kactl.machines.explain import Candidate, DeletionExplanation, Explanation
-    from kactl.messages.admin import (
+    from kactl.decide.machines.explain import Candidate, DeletionExplanation, Explanation
+    from kactl.decide.messages.admin import (
         ElectionKind,
         ElectionResult,
         FeatureResult,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         ReassignmentResult,
         UpgradeType,
     )
-    from kactl.messages.control import OrderReason
-    from kactl.messages.log import (
+    from kactl.decide.messages.control import OrderReason
+    from kactl.decide.messages.log import (
         AnyEvent,
         BrokerEvent,
         Cause,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         Reset,
         TopicEvent,
     )
-    from kactl.messages.routes import Version
+    from kactl.decide.messages.routes import Version
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
     from kactl.participant.handlers.handler import Follower, PartitionHandler

@@ -1,7 +1,7 @@
 """Values of the cluster: partitions, replicas, leadership, brokers.
 
 Immutable values that compare by content and do not depend on storage. The controller itself keeps columns
-(`kactl.state.table`) and builds these values on demand, for responses, logs and tests.
+(`kactl.decide.state.table`) and builds these values on demand, for responses, logs and tests.
 """
 
 import datetime
@@ -187,7 +187,7 @@ class Broker(msgspec.Struct, frozen=True):
 
     Attributes:
         features: (name, lowest, highest level) of each.
-        incarnation: id of a participant's registration; empty for Kafka's brokers. See `kactl.messages.sessions`.
+        incarnation: id of a participant's registration; empty for Kafka's brokers. See `kactl.decide.messages.sessions`.
         evicted: the controller has decided to end the registration. It does not count as live, and its session cannot
             be renewed.
         timeout_ms: granted timeout of a participant's session; 0 if it is not known.

@@ -24,7 +24,7 @@ def test_graph_counts_imports_of_folders_at_run_time(tmp_path: Path) -> None:
         "def load() -> None:\n    import kactl.errors\n"
     )
 
-    imports = folder_graph.graph({"kactl.state.table": module})
+    imports = folder_graph.graph({"kactl.decide.state.table": module})
 
     assert imports == {"state": {"model", "errors"}}
 

@@ -4,8 +4,8 @@ import ast
 import re
 from typing import Final
 
-from kactl.messages import admin, broker, leases
-from kactl.messages.events import Event
+from kactl.decide.messages import admin, broker, leases
+from kactl.decide.messages.events import Event
 
 from .support import tree
 
@@ -38,7 +38,7 @@ def test_every_name_is_defined_in_its_file() -> None:
 
 def test_every_event_has_a_row() -> None:
     listed = {name for _, own, _ in rows() for name in own}
-    shipped = {event.__name__ for event in leaves(Event) if event.__module__.startswith("kactl.messages.")}
+    shipped = {event.__name__ for event in leaves(Event) if event.__module__.startswith("kactl.decide.messages.")}
 
     assert MODULES
     assert shipped - listed == set()

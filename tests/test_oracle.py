@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.machines import partition
-from kactl.machines.election import STRATEGIES, Elected, Election, first_leader
+from kactl.decide.machines import partition
+from kactl.decide.machines.election import STRATEGIES, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
-from kactl.outbound.batch import RequestBatch
-from kactl.state.change import Refusal
-from kactl.state.rows import Rows
+from kactl.decide.outbound.batch import RequestBatch
+from kactl.decide.state.change import Refusal
+from kactl.decide.state.rows import Rows
 from tests.oracle import election as oracle_election
 from tests.oracle import failure, machines
 from tests.oracle.batch import ObjectBatch, encode

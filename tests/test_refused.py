@@ -24,8 +24,8 @@ from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.admin.schema import AuditPage, AuditRecord
 from kactl.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.telemetry.attempts import Attempt
 from kactl.testing.contracts.link_support import ContractOffice

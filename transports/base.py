@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from kactl.clock import Clock
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Request, Response
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
 from kactl.runtime.budget import Budget

@@ -13,11 +13,11 @@ import anyio
 from kactl import errors
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Request, Response
-from kactl.messages.following import PeerMessage
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker, Endpoint
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
 from kactl.runtime import forks

@@ -23,8 +23,8 @@ import numpy as np
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.topic_entries import TopicEntries
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
-from kactl.machines import reassignment
-from kactl.machines.alter_partition import (
+from kactl.decide.machines import reassignment
+from kactl.decide.machines.alter_partition import (
     VERSION_WITH_IDS,
     Errors,
     Proposed,
@@ -35,12 +35,12 @@ from kactl.machines.alter_partition import (
     may_join,
     unassigned_members,
 )
-from kactl.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.messages.events import Event, LeadershipWritten, StraysProposed
+from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.events import Event, LeadershipWritten, StraysProposed
 from kactl.runtime.logs import logger
-from kactl.state.change import Change, Refusal
-from kactl.state.rows import RowNumbers, some
-from kactl.state.table import NO_ROW, in_sync_of
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.rows import RowNumbers, some
+from kactl.decide.state.table import NO_ROW, in_sync_of
 
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes

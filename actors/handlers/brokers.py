@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.machines.chunks import WHOLE
-from kactl.messages.events import (
+from kactl.decide.messages.events import (
     BrokerLagged,
     BrokerModified,
     BrokersChanged,
@@ -21,12 +21,12 @@ from kactl.messages.events import (
     ShutdownOverdue,
     WritesFailed,
 )
-from kactl.messages.log import BrokerEvent
+from kactl.decide.messages.log import BrokerEvent
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
-from kactl.state.change import Change
-from kactl.state.rows import Bools, RowNumbers, Rows, common, some, without
-from kactl.state.table import in_sync_of
+from kactl.decide.state.change import Change
+from kactl.decide.state.rows import Bools, RowNumbers, Rows, common, some, without
+from kactl.decide.state.table import in_sync_of
 from kactl.stores.base import Leaderships
 
 from .balance import Balancing

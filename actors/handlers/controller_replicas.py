@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound
-from kactl.machines.exclude_controllers import rewritten
-from kactl.messages.events import TopicsChanged
+from kactl.decide.machines.exclude_controllers import rewritten
+from kactl.decide.messages.events import TopicsChanged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
-from kactl.state.records import Assignments, Found, Names
-from kactl.state.rows import RowNumbers
-from kactl.state.table import NO_ROW
+from kactl.decide.state.records import Assignments, Found, Names
+from kactl.decide.state.rows import RowNumbers
+from kactl.decide.state.table import NO_ROW
 
 from .base import ControllerContext, Handlers
 

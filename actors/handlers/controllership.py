@@ -12,9 +12,9 @@ import msgspec
 
 from kactl.actors.machines.unclean import Unclean
 from kactl.errors import ControllerMoved, StaleEpoch, StoreError
-from kactl.messages.admin import ReleaseRequested, ResignRequested
-from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
-from kactl.messages.log import ControllerEvent
+from kactl.decide.messages.admin import ReleaseRequested, ResignRequested
+from kactl.decide.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
+from kactl.decide.messages.log import ControllerEvent
 from kactl.model import ControllerRecord, Order
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships

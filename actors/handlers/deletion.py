@@ -19,13 +19,13 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move
 from kactl.errors import Remedy, StoreError
-from kactl.machines import deletion
-from kactl.messages.events import DeletionsChanged, TopicsChanged
-from kactl.messages.log import TopicEvent
+from kactl.decide.machines import deletion
+from kactl.decide.messages.events import DeletionsChanged, TopicsChanged
+from kactl.decide.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.runtime.logs import logger
-from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
-from kactl.state.rows import Bools, Ints, RowNumbers, some
+from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
+from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
 
 from .base import ControllerContext, Handlers
 from .timers import Timers

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.messages.events import DrainAdvanced, DrainOverdue
+from kactl.decide.messages.events import DrainAdvanced, DrainOverdue
 from kactl.model import Broker, Drain, Maintenance
 from kactl.runtime.logs import logger
 

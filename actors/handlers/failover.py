@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from kactl.machines import partition
-from kactl.messages.events import DrainAdvanced, TopicIdsDue
+from kactl.decide.machines import partition
+from kactl.decide.messages.events import DrainAdvanced, TopicIdsDue
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names

@@ -8,9 +8,9 @@ Source: the classic controller's maybeSetupFeatureVersioning and processFeatureU
 import msgspec
 
 from kactl.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
-from kactl.machines import features as feature_rules
-from kactl.messages.admin import FeatureResult, FeatureUpdatesRequested
-from kactl.messages.events import Event
+from kactl.decide.machines import features as feature_rules
+from kactl.decide.messages.admin import FeatureResult, FeatureUpdatesRequested
+from kactl.decide.messages.events import Event
 from kactl.model import Broker, Features
 from kactl.runtime.logs import logger
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from kactl.state.rows import Bools, Ints
+from kactl.decide.state.rows import Bools, Ints
 
 
 def isr_sizes(in_sync: Bools) -> Ints:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from kactl.actors.machines.commit import Committer
-from kactl.machines.reassignment import raise_epoch
-from kactl.state.change import Change, Refusal
-from kactl.state.rows import Bools, Rows
+from kactl.decide.machines.reassignment import raise_epoch
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.rows import Bools, Rows
 
 from .base import ControllerContext, Handlers
 

@@ -10,7 +10,7 @@ are the standbys, so that each change of them is one write. In memory, the assig
 A former owner that lives is not told of the election before the next owner reports that it is prepared. Meanwhile it
 leads on, under its lease. The next owner waits for its end, as for that of any earlier leader; see `leases`.
 
-`kactl.machines.ownership` chooses the owners.
+`kactl.decide.machines.ownership` chooses the owners.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,16 +19,16 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.machines.election import Election
-from kactl.machines.ownership import Place, Shard, Shards, even, place
-from kactl.machines.restart import Restart, stopped
-from kactl.messages.events import Event, PlacementDue
+from kactl.decide.machines.election import Election
+from kactl.decide.machines.ownership import Place, Shard, Shards, even, place
+from kactl.decide.machines.restart import Restart, stopped
+from kactl.decide.messages.events import Event, PlacementDue
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.change import Change
-from kactl.state.cluster import HandoverInProgress, Resigned
-from kactl.state.rows import Bools, Ints, RowNumbers, choose, holds, some
-from kactl.state.table import NO_ROW, Topic
+from kactl.decide.state.change import Change
+from kactl.decide.state.cluster import HandoverInProgress, Resigned
+from kactl.decide.state.rows import Bools, Ints, RowNumbers, choose, holds, some
+from kactl.decide.state.table import NO_ROW, Topic
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handler, Handlers

@@ -9,15 +9,15 @@ import functools
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
-from kactl.machines.placement import check_growth, check_room
-from kactl.messages.admin import PartitionsRequested
-from kactl.messages.events import Event, TopicModified, TopicsChanged
-from kactl.messages.log import TopicEvent
+from kactl.decide.machines.placement import check_growth, check_room
+from kactl.decide.messages.admin import PartitionsRequested
+from kactl.decide.messages.events import Event, TopicModified, TopicsChanged
+from kactl.decide.messages.log import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
-from kactl.state.rows import some
-from kactl.state.table import NO_ROW, Topic
+from kactl.decide.state.rows import some
+from kactl.decide.state.table import NO_ROW, Topic
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers

@@ -11,19 +11,19 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
-from kactl.messages.admin import ReplicaResetRequested
-from kactl.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
-from kactl.messages.control import ReplicaReset, StopReplica
-from kactl.messages.events import Event
-from kactl.messages.log import HandlerEvent
+from kactl.decide.messages.admin import ReplicaResetRequested
+from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
+from kactl.decide.messages.control import ReplicaReset, StopReplica
+from kactl.decide.messages.events import Event
+from kactl.decide.messages.log import HandlerEvent
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, TopicRef
-from kactl.outbound.batch import Addressed
+from kactl.decide.outbound.batch import Addressed
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Resigned
-from kactl.state.replica_reports import ReplicaReport
-from kactl.state.rows import RowNumbers
-from kactl.state.table import NO_ROW
+from kactl.decide.state.cluster import Resigned
+from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.decide.state.rows import RowNumbers
+from kactl.decide.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
 from .offline import Offline

@@ -6,8 +6,8 @@ Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager
 from typing import Final
 
 from kactl.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
-from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
-from kactl.messages.events import Event
+from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.decide.messages.events import Event
 from kactl.model import ProducerIdBlock
 from kactl.runtime.logs import logger
 

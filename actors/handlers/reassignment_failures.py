@@ -7,9 +7,9 @@ import numpy as np
 
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.model import TopicPartition
-from kactl.state.change import REFUSAL_TEXT, Refusal
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bytes
+from kactl.decide.state.change import REFUSAL_TEXT, Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bytes
 
 
 class Failure(NamedTuple):

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from kactl.errors import StoreError
-from kactl.machines import reassignment
+from kactl.decide.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.state.change import Change
-from kactl.state.rows import Rows, some
-from kactl.state.table import in_sync_of
+from kactl.decide.state.change import Change
+from kactl.decide.state.rows import Rows, some
+from kactl.decide.state.table import in_sync_of
 
 from .base import Handlers
 from .reassignment_failures import Failures, mark_failed, refused_rows

@@ -6,11 +6,11 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 from collections.abc import Callable, Collection, Mapping
 
 from kactl.errors import ErrorCode
-from kactl.messages.admin import ReassignmentResult
-from kactl.messages.events import ReassignmentStored
+from kactl.decide.messages.admin import ReassignmentResult
+from kactl.decide.messages.events import ReassignmentStored
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 
 from .base import ControllerContext, Handlers
 

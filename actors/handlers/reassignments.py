@@ -16,13 +16,13 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from kactl.machines import reassignment
-from kactl.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
+from kactl.decide.machines import reassignment
+from kactl.decide.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
+from kactl.decide.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, RowNumbers, choose, common, some
-from kactl.state.table import NO_ROW
+from kactl.decide.state.rows import Bools, RowNumbers, choose, common, some
+from kactl.decide.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers, in_pieces
 from .deletion import Deletion

@@ -1,7 +1,7 @@
 """Construction of all handlers, with their dependencies on each other."""
 
 from kactl.actors.machines.unclean import Unclean
-from kactl.messages.events import Event
+from kactl.decide.messages.events import Event
 
 from .alter_partition import IsrProposals
 from .balance import Balancing

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from kactl.messages.events import Event, ReplicasServe
+from kactl.decide.messages.events import Event, ReplicasServe
 from kactl.model import ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import RowNumbers, common
+from kactl.decide.state.rows import RowNumbers, common
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion

@@ -22,14 +22,14 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
-from kactl.machines import draining
-from kactl.machines.election import Election
-from kactl.messages.admin import UndrainRequested
-from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
+from kactl.decide.machines import draining
+from kactl.decide.machines.election import Election
+from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, Drain, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import RowNumbers, common, holds, some
+from kactl.decide.state.rows import RowNumbers, common, holds, some
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.errors import Remedy, StoreError
-from kactl.machines import partition
-from kactl.messages.events import Event, StandbyDue, TopicsChanged
+from kactl.decide.machines import partition
+from kactl.decide.messages.events import Event, StandbyDue, TopicsChanged
 from kactl.model import Maintenance, Membership, ReplicaState
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
-from kactl.state.records import Assignments
-from kactl.state.rows import RowNumbers
-from kactl.state.table import NO_ROW
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.records import Assignments
+from kactl.decide.state.rows import RowNumbers
+from kactl.decide.state.table import NO_ROW
 from kactl.stores.base import Changes, Names, Store
 
 from .base import ControllerContext, Handler, Handlers

@@ -9,7 +9,7 @@ import numpy as np
 
 from kactl.errors import StoreError
 from kactl.model import TopicPartition
-from kactl.state.rows import RowNumbers, Rows, holds
+from kactl.decide.state.rows import RowNumbers, Rows, holds
 
 from .base import ControllerContext, Handlers
 from .leader_epochs import LeaderEpochs

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.events import Event
+from kactl.decide.messages.events import Event
 from kactl.runtime.logs import logger
 
 log = logger(__name__)

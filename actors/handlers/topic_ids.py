@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound, Remedy, StoreError
-from kactl.messages.events import Event, TopicIdsDue
+from kactl.decide.messages.events import Event, TopicIdsDue
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.runtime.logs import logger
-from kactl.state.table import Topic
+from kactl.decide.state.table import Topic
 from kactl.stores.base import Assignments
 
 from .base import Handler, Handlers

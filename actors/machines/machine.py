@@ -10,10 +10,10 @@ import numpy as np
 from kactl.clock import Clock, SystemClock
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import PartitionState, ReplicaState
-from kactl.outbound.batch import Addressed, RequestBatch
+from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bytes, RowNumbers
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bytes, RowNumbers
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kactl.errors import StoreError
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.rows import Bools, Bytes, RowNumbers, Rows
+from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows
 
 from ..preemption import NEVER, Preemption
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import StoreError
-from kactl.machines import partition
-from kactl.machines.election import Election
+from kactl.decide.machines import partition
+from kactl.decide.machines.election import Election
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
-from kactl.state.change import Change, Refusal
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bytes, RowNumbers, Rows, choose
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bytes, RowNumbers, Rows, choose
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import FIRST, EventLog
 

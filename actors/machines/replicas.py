@@ -16,12 +16,12 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import StoreError
-from kactl.machines import replica
+from kactl.decide.machines import replica
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
-from kactl.state.change import Change, Refusal
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

@@ -14,9 +14,9 @@ import numpy as np
 from kactl.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, RowNumbers, Rows, some
-from kactl.state.table import Table
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, RowNumbers, Rows, some
+from kactl.decide.state.table import Table
 from kactl.stores.base import Store
 
 log = logger(__name__)

@@ -20,9 +20,9 @@ from kactl.clock import Clock
 from kactl.config.controller_settings import KAFKA_DEFAULT
 from kactl.errors import KactlError
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Ints, Rows
-from kactl.state.table import Table
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, Ints, Rows
+from kactl.decide.state.table import Table
 from kactl.stores.base import Changed, Store, StoreEvent
 
 from .unclean import KEY as UNCLEAN

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import StoreError
-from kactl.machines.election import Election, nobody_in_sync_online
+from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.runtime.logs import logger
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Rows
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, Rows
 from kactl.stores.base import Store
 
 log = logger(__name__)

@@ -17,6 +17,6 @@ SITE_PAGES: Final = {
     "kactl/__init__.py": PurePosixPath("reference/python.md"),
     "kactl/cli/root.py": PurePosixPath("reference/cli.md"),
     "kactl/config/settings.py": PurePosixPath("reference/configuration.md"),
-    "kactl/messages/log.py": PurePosixPath("reference/events.md"),
+    "kactl/decide/messages/log.py": PurePosixPath("reference/events.md"),
     "tests/admin/openapi.json": PurePosixPath("reference/api.md"),
 }

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kactl.errors import ErrorCode
-from kactl.messages.log import RequestEvent
+from kactl.decide.messages.log import RequestEvent
 from kactl.model import TopicPartition
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger

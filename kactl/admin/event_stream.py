@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from kactl.errors import ErrorCode
-from kactl.messages.log import AnyEvent, encode
+from kactl.decide.messages.log import AnyEvent, encode
 
 from . import problem
 from .client import STILL_ADMITTED, client_name, known_client

@@ -1,4 +1,4 @@
-"""Failure simulation of the running cluster: its columns as a snapshot for `kactl.whatif`.
+"""Failure simulation of the running cluster: its columns as a snapshot for `kactl.decide.whatif`.
 
 The columns are copied in the event loop, which takes a millisecond or two for a hundred thousand partitions. All else
 is computed in a thread, by one request at a time. The result is kept until the cluster changes.
@@ -13,15 +13,15 @@ import numpy as np
 
 from kactl.actors.system import Controller
 from kactl.runtime.threads import run_in_thread
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Ints, Rows
-from kactl.state.table import Table
-from kactl.state.topics import AllTopics
-from kactl.whatif.assumptions import Assumptions
-from kactl.whatif.classes import FREE, PartitionColumns
-from kactl.whatif.engine import Engine
-from kactl.whatif.prepared_snapshot import PreparedSnapshot
-from kactl.whatif.topology import Topology
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, Ints, Rows
+from kactl.decide.state.table import Table
+from kactl.decide.state.topics import AllTopics
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.classes import FREE, PartitionColumns
+from kactl.decide.whatif.engine import Engine
+from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.decide.whatif.topology import Topology
 
 SOURCE: Final = "the running cluster"
 _Result = TypeVar("_Result")
@@ -33,7 +33,7 @@ class LiveCluster:
 
     Attributes:
         rows: the partitions with leadership, without those of topics that are queued for deletion. Shards have no
-            replicas that failures could take; see `kactl.machines.shard_losses`.
+            replicas that failures could take; see `kactl.decide.machines.shard_losses`.
         unknown: number of partitions that have no leadership yet.
         min_isr: int32[n], 0 if unknown; `unclean`: bool[n].
         brokers: all brokers that are registered or have a replica, ascending; `away`: those that are not live.

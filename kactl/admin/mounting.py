@@ -21,7 +21,7 @@ from kactl.access.role import Role
 from kactl.access.tokens import without_secrets
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, ErrorCode, NotController
-from kactl.messages import arguments
+from kactl.decide.messages import arguments
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant
 from kactl.runtime.budget import Unit

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.clock import Clock
-from kactl.machines.reassignment import progress
+from kactl.decide.machines.reassignment import progress
 from kactl.model import NO_LEADER, ReplicaState, TopicPartition
-from kactl.state.cluster import Cluster
-from kactl.state.deletion_blockers import BlockerReason
-from kactl.state.rows import Bools, RowNumbers, some
-from kactl.state.table import Table
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.deletion_blockers import BlockerReason
+from kactl.decide.state.rows import Bools, RowNumbers, some
+from kactl.decide.state.table import Table
 from kactl.telemetry.health import NAMED_MAX, Stuck
 
 # Fine enough for limits of minutes, at about a thousandth of the event loop's time for a large cluster.

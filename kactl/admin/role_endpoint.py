@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from kactl.errors import BadRequest
-from kactl.messages import arguments
+from kactl.decide.messages import arguments
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.participant import Participant

@@ -14,9 +14,9 @@ from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Ints
-from kactl.state.table import Table
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Ints
+from kactl.decide.state.table import Table
 from kactl.telemetry.past_states import PastStates
 
 from .audit_trail import AuditTrail

@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from kactl.machines.shards import ShardState, states_of
-from kactl.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
+from kactl.decide.machines.shards import ShardState, states_of
+from kactl.decide.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
-from kactl.state.cluster import Cluster
-from kactl.state.min_isr import MinIsrState, in_sync_against, offline_partitions
-from kactl.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
-from kactl.state.table import Table, Topic
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.min_isr import MinIsrState, in_sync_against, offline_partitions
+from kactl.decide.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
+from kactl.decide.state.table import Table, Topic
 
 from . import cursor
 from .problem import of_parameter

@@ -8,8 +8,8 @@ import click
 
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.messages.admin import ElectionKind
-from kactl.messages.log import BrokerEvent, PartitionEvent
+from kactl.decide.messages.admin import ElectionKind
+from kactl.decide.messages.log import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.runtime.background import Background
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 import click
 
 from kactl.admin.schema import FailureSet, SweepName, WhatIf, WhatIfRequest
-from kactl.whatif import Answer, RestartPlan, RestartStep
+from kactl.decide.whatif import Answer, RestartPlan, RestartStep
 
 from . import output
 from .common_options import Settings, options

@@ -169,7 +169,7 @@ def _ingested(
 
 
 def _too_little(result: "Report") -> str:
-    from kactl.whatif.coverage import ENOUGH
+    from kactl.decide.whatif.coverage import ENOUGH
 
     return (
         f"the logs cover {result.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time "

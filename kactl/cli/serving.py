@@ -21,7 +21,7 @@ from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
-from kactl.messages.events import ControllerState
+from kactl.decide.messages.events import ControllerState
 from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background

@@ -15,7 +15,7 @@ from kactl.admin.schema import (
     TopicDeleted,
     TopicDetail,
 )
-from kactl.messages.topic_requests import WaitFor
+from kactl.decide.messages.topic_requests import WaitFor
 from kactl.model import TopicKind
 
 from . import output, shards

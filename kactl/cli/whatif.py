@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kactl.whatif import Kind
+from kactl.decide.whatif import Kind
 
 from . import forensics, output
 from .common_options import Settings, local_options
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kactl.forensics.jobs.catalog import Results
-    from kactl.whatif import Answer, Scenario
-    from kactl.whatif.assumptions import Assumptions
-    from kactl.whatif.prepared_snapshot import PreparedSnapshot
+    from kactl.decide.whatif import Answer, Scenario
+    from kactl.decide.whatif.assumptions import Assumptions
+    from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
 
 _STDIN: Final = "-"
 # The kinds of `kactl.forensics.whatif`, whose import takes too long for `--help`.
@@ -108,7 +108,7 @@ def whatif(
             else _of_file(settings, snapshot, assumed)
         )
         with opened as (prepared, on_progress):
-            from kactl.whatif.analysis import answer
+            from kactl.decide.whatif.analysis import answer
 
             for option in ("away", "alive"):
                 for broker in sorted(_ids(assumptions[option], f"--{option}")):
@@ -149,7 +149,7 @@ def _assumed(
 ) -> "Assumptions":
     from kactl.forensics.whatif.snapshots import racks as rack_files
     from kactl.forensics.whatif.snapshots.kafka_topics import read_settings
-    from kactl.whatif.assumptions import MIN_ISR, Assumptions
+    from kactl.decide.whatif.assumptions import MIN_ISR, Assumptions
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
     set_away, set_alive = _ids(away, "--away"), _ids(alive, "--alive")
@@ -221,7 +221,7 @@ def _of_file(
 
 
 def _too_little(result: "Answer") -> str:
-    from kactl.whatif.coverage import ENOUGH
+    from kactl.decide.whatif.coverage import ENOUGH
 
     coverage = result.coverage
     return (

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from kactl.whatif import Kind
+from kactl.decide.whatif import Kind
 
 from .exits import Exit, Failure
 

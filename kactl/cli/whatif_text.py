@@ -9,8 +9,8 @@ from . import output
 from .output import BAD, NONE, PLAIN, WARN, Cell, harmless
 
 if TYPE_CHECKING:
-    from kactl.whatif import Answer, Now, Outcome, Rolling, Sweep
-    from kactl.whatif.coverage import Coverage
+    from kactl.decide.whatif import Answer, Now, Outcome, Rolling, Sweep
+    from kactl.decide.whatif.coverage import Coverage
 
 _HEADER: Final = ("DIES", "OFFLINE", "RECOVERABLE", "LOSSY", "UNDER MIN", "ONE LEFT", "MOVED", "BUSIEST", "TOPICS")
 _ROLLING: Final = ("ORDER", "STEPS", "BAD STEPS", "WORST", "OFFLINE", "UNDER MIN", "MOVES", "BUSIEST AFTER")

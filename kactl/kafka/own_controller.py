@@ -5,10 +5,10 @@ from typing import Any
 
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest, ElectionResult
+from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import ZERO_ID, Broker, TopicRef
 from kactl.runtime.budget import Budget
-from kactl.state.rows import Rows
+from kactl.decide.state.rows import Rows
 
 
 class ListenerController:

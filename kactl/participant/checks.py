@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -28,7 +28,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
-from kactl.state.rows import Bools, RowNumbers, choose, some
+from kactl.decide.state.rows import Bools, RowNumbers, choose, some
 
 from .hosted_replicas import HostedReplicas, Ids, Role, ids_of, names_of
 from .row_index import ABSENT

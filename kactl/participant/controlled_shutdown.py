@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
 

@@ -10,7 +10,7 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import ControllerRequest
+from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
 
 # Kafka's default (controller.socket.timeout.ms).

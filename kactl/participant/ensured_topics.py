@@ -8,8 +8,8 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
-from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
-from kactl.messages.topic_requests import WaitFor, ensure_request
+from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.topic_requests import WaitFor, ensure_request
 from kactl.model import TopicKind
 
 from .incarnation import Incarnation

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.clock import Clock
-from kactl.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
+from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
 from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
-from kactl.state.rows import Bools, Ints
+from kactl.decide.state.rows import Bools, Ints
 from kactl.stores.base import Names
 
 from .growable import grow

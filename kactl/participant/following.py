@@ -1,6 +1,6 @@
 """Reports of this broker to the leaders that it follows.
 
-A report contains what has changed since the last one; see `kactl.messages.following`.
+A report contains what has changed since the last one; see `kactl.decide.messages.following`.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
+from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
-from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers
+from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers
 
 from .growable import grow
 from .hosted_replicas import HostedReplicas, Role

@@ -9,7 +9,7 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
-from kactl.messages import arguments
+from kactl.decide.messages import arguments
 from kactl.runtime.background import BlockStack, raise_alone
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Store

@@ -5,8 +5,8 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.model import NO_BROKER
-from kactl.state.columns import grown
-from kactl.state.rows import Ints, RowNumbers
+from kactl.decide.state.columns import grown
+from kactl.decide.state.rows import Ints, RowNumbers
 
 ROWS_MIN: Final = 16
 

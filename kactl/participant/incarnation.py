@@ -13,8 +13,8 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import ErrorCode, KactlError, NotFound, StoreError
-from kactl.messages.broker import PartitionReport
-from kactl.messages.control import (
+from kactl.decide.messages.broker import PartitionReport
+from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
     LeaseRelease,
@@ -26,7 +26,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.following import FollowerReports, PeerMessage
+from kactl.decide.messages.following import FollowerReports, PeerMessage
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, ReplicaStatus, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store

@@ -23,7 +23,7 @@ from kactl.clock import Clock
 from kactl.errors import KactlError
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.runtime.logs import FailureLog, logger
-from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
+from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
 from .followers import Followers

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kactl.errors import ErrorCode
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.model import NO_BROKER, TopicPartition
-from kactl.state.rows import Bools, Ints, RowNumbers, some
+from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names
 
 from .followers import Floats, Followers

@@ -11,10 +11,10 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.model import NO_EPOCH, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Names
 
 from .controller_client import ControllerClient

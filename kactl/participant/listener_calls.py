@@ -18,10 +18,10 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import ErrorCode
-from kactl.messages.control import Shorts
+from kactl.decide.messages.control import Shorts
 from kactl.model import TopicPartition
 from kactl.runtime.logs import FailureLog, logger
-from kactl.state.rows import Bools
+from kactl.decide.state.rows import Bools
 from kactl.stores.base import Names
 
 from .handlers.phase import Phase, StartTask

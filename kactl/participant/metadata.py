@@ -7,9 +7,9 @@ its rows: the list of live brokers has none. Kafka's brokers apply every UpdateM
 import msgspec
 import numpy as np
 
-from kactl.messages.control import PartitionStates, UpdateMetadata
+from kactl.decide.messages.control import PartitionStates, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
-from kactl.state.rows import Bools, BrokerSet, Ints
+from kactl.decide.state.rows import Bools, BrokerSet, Ints
 from kactl.stores.base import Names
 
 from .growable import broker_list, grow, put_lists

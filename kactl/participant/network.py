@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Request, Response
-from kactl.messages.following import PeerMessage
-from kactl.messages.sessions import SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.sessions import SessionAnswer, SessionRequest
 from kactl.model import Endpoint
 
 
@@ -52,7 +52,7 @@ class ParticipantPort(Handler, Protocol):
 
     @property
     def incarnation(self) -> bytes:
-        """The id of the registration; see `kactl.messages.sessions.incarnation_ids`."""
+        """The id of the registration; see `kactl.decide.messages.sessions.incarnation_ids`."""
 
     def link_changed(self, state: LinkState, reason: str = "") -> None:
         """Called in the event loop after each change of the link's state, except by `ControlLink.close`.

@@ -17,7 +17,7 @@ from typing import Final
 
 from kactl.clock import Clock
 from kactl.errors import ControllerUnreachable, EndpointUnreachable, KactlError
-from kactl.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
+from kactl.decide.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.runtime.logs import logger
 

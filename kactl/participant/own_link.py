@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.following import PeerMessage
-from kactl.messages.sessions import SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.sessions import SessionAnswer, SessionRequest
 
 from .network import ControlLink, LinkState, ParticipantNetwork, ParticipantPort
 

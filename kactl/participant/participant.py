@@ -22,9 +22,9 @@ import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
-from kactl.messages import arguments
-from kactl.messages.arguments import AnyPartition
-from kactl.messages.sessions import START_BYTES, incarnation_ids
+from kactl.decide.messages import arguments
+from kactl.decide.messages.arguments import AnyPartition
+from kactl.decide.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack, raise_alone

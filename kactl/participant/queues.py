@@ -6,8 +6,8 @@ from typing import Final
 import anyio
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request, Response
-from kactl.messages.following import PeerMessage
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.following import PeerMessage
 
 # A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
 # the broker hangs for most of an hour.

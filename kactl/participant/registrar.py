@@ -18,7 +18,7 @@ from kactl.errors import (
     SessionExpired,
     StoreError,
 )
-from kactl.machines.peer_endpoints import why_unusable
+from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience

@@ -4,7 +4,7 @@ A controller sends a request again until it is answered, and only then the next 
 with a higher number is a copy. Requests of controllers that do not number them have the number 0, and are never copies.
 """
 
-from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.model import NO_EPOCH
 
 

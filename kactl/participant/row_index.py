@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import TopicPartition, TopicRef
-from kactl.state.rows import Ints, RowNumbers
+from kactl.decide.state.rows import Ints, RowNumbers
 from kactl.stores.base import Names
 
 ABSENT: Final = -1

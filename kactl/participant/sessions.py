@@ -13,7 +13,7 @@ from kactl.errors import (
     SessionExpired,
     StoreUnavailable,
 )
-from kactl.messages.sessions import (
+from kactl.decide.messages.sessions import (
     Closed,
     Goodbye,
     Granted,
@@ -35,7 +35,7 @@ STORE_TIMEOUT_MS: Final = 18_000
 # Kafka's default for a broker's session with KRaft controllers (broker.session.timeout.ms). Three times the default
 # controllership over SQLite and etcd: leases outlast a controller that was killed, and the takeover of the next one.
 REMOTE_TIMEOUT_MS: Final = 9_000
-# The controller grants a session only to clocks that it has allowed for; see `kactl.machines.remote_sessions`.
+# The controller grants a session only to clocks that it has allowed for; see `kactl.decide.machines.remote_sessions`.
 _BOUND: Final = SessionBound(kind="counted")
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from kactl.messages import arguments
-from kactl.messages.arguments import AnyPartition
+from kactl.decide.messages import arguments
+from kactl.decide.messages.arguments import AnyPartition
 from kactl.model import NO_EPOCH, Broker, TopicPartition, TopicRef
-from kactl.state.rows import common
+from kactl.decide.state.rows import common
 
 from .hosted_replicas import HostedPartition, Role
 from .incarnation import Incarnation

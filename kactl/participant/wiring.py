@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from kactl.clock import Clock
 from kactl.errors import BadRequest
-from kactl.machines.remote_sessions import CLOCK_DRIFT_MAX
-from kactl.messages import arguments
+from kactl.decide.machines.remote_sessions import CLOCK_DRIFT_MAX
+from kactl.decide.messages import arguments
 from kactl.stores.base import Store
 
 from .handlers.hosting import HandlerHosting, MakeHandler

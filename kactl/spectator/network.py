@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from kactl.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.routes import RouteMessage, Watch
 
 
 class SpectatorLink(Protocol):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kactl.messages.routes import Version
+from kactl.decide.messages.routes import Version
 from kactl.model import Endpoint, TopicPartition
 
 

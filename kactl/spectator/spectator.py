@@ -23,8 +23,8 @@ from kactl.errors import (
     MalformedMessage,
     RoutesStale,
 )
-from kactl.messages import arguments
-from kactl.messages.routes import RouteMessage, Version, Watch
+from kactl.decide.messages import arguments
+from kactl.decide.messages.routes import RouteMessage, Version, Watch
 from kactl.model import TopicPartition, TopicRef
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack

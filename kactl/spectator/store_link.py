@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from kactl.clock import Clock
-from kactl.machines.route_log import RouteLog
-from kactl.messages.routes import RouteMessage, Version, Watch
+from kactl.decide.machines.route_log import RouteLog
+from kactl.decide.messages.routes import RouteMessage, Version, Watch
 from kactl.model import NO_BROKER
-from kactl.state.cluster import Cluster
-from kactl.state.readiness import Readiness
-from kactl.state.records import Assignments, Names
-from kactl.state.table import NO_ROW
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.readiness import Readiness
+from kactl.decide.state.records import Assignments, Names
+from kactl.decide.state.table import NO_ROW
 from kactl.stores.base import Changed, Store, StoreEvent
 
 from .network import SpectatorLink

@@ -15,11 +15,11 @@ import anyio
 import msgspec
 import numpy as np
 
-from kactl.messages.log import AnyEvent, ControllerEvent, PartitionEvent, TopicEvent, decode
+from kactl.decide.messages.log import AnyEvent, ControllerEvent, PartitionEvent, TopicEvent, decode
 from kactl.model import NO_BROKER, PartitionState, TopicRef
 from kactl.runtime.threads import run_in_thread
-from kactl.state.cluster import Cluster
-from kactl.state.records import Assignments, Found, Leaderships
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.records import Assignments, Found, Leaderships
 from kactl.telemetry.past_states import NotCovered, Period
 from kactl.telemetry.terms import TERMS_MAX
 

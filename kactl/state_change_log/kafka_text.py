@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.decide.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES, PartitionState
 from kactl.runtime.escaping import escaped
 

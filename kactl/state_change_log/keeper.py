@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 
 from kactl.clock import Clock
-from kactl.messages.log import AnyEvent, ControllerEvent, encode
+from kactl.decide.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread

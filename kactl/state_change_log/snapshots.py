@@ -16,7 +16,7 @@ import numpy as np
 
 from kactl.model import NO_BROKER
 from kactl.runtime.private_files import open_private
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 
 # A file that is gone or cut off.
 _DAMAGED: Final = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)

@@ -36,8 +36,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
-from kactl.state.rows import Ints
+from kactl.decide.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
+from kactl.decide.state.rows import Ints
 
 __all__ = [
     "Assignments",

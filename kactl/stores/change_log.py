@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 
 # At 8 bytes each this is 8 MiB: all that a failover of a very large cluster writes.
 ROWS_MAX: Final = 1 << 20

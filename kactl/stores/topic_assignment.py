@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from kactl.model import NO_BROKER, Assignment, TopicPartition, TopicRef
-from kactl.state.rows import Bools, Ints
+from kactl.decide.state.rows import Bools, Ints
 
 from .base import Assignments
 

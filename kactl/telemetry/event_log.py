@@ -15,8 +15,8 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import IllegalState
-from kactl.messages.control import OrderReason
-from kactl.messages.log import (
+from kactl.decide.messages.control import OrderReason
+from kactl.decide.messages.log import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,
@@ -29,9 +29,9 @@ from kactl.messages.log import (
     TopicEvent,
 )
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import Change, Refusal
-from kactl.state.rows import Bools, Rows
-from kactl.state.topics import AllTopics
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.rows import Bools, Rows
+from kactl.decide.state.topics import AllTopics
 
 from .event_trace import EventTrace, traceparent
 from .log_entries import Entry, Partitions, Replicas, Single, TransitionCounts

@@ -12,7 +12,7 @@ from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanContext
 
 from kactl.access import Principal
-from kactl.messages.log import Cause
+from kactl.decide.messages.log import Cause
 
 from .event_trace import EventTrace
 

@@ -21,7 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, Request, Response, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, Request, Response, StopReplica, UpdateMetadata
 
 from .event_trace import EventTrace
 

@@ -14,8 +14,8 @@ from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanContext
 
 from kactl.clock import Clock
-from kactl.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
-from kactl.state.rows import Bools, Ints
+from kactl.decide.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
+from kactl.decide.state.rows import Bools, Ints
 
 _US: Final = 1000
 

@@ -14,8 +14,8 @@ import msgspec
 from opentelemetry import trace as otel
 
 from kactl.clock import Clock
-from kactl.messages.events import Event
-from kactl.messages.log import Cause, ElectionEvent
+from kactl.decide.messages.events import Event
+from kactl.decide.messages.log import Cause, ElectionEvent
 
 from .event_log import EventLog
 from .event_origin import NO_ORIGIN, Origin

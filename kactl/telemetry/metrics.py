@@ -12,7 +12,7 @@ from typing import Final
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from kactl.messages.log import ElectionEvent
+from kactl.decide.messages.log import ElectionEvent
 
 from .event_spans import EventSpans
 

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.messages.log import Outage
+from kactl.decide.messages.log import Outage
 from kactl.model import PartitionState
-from kactl.state.change import Change
-from kactl.state.rows import Bytes, Ints, RowNumbers
+from kactl.decide.state.change import Change
+from kactl.decide.state.rows import Bytes, Ints, RowNumbers
 
 from .event_trace import EventTrace, Led
 

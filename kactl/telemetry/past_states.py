@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 
 
 class Period(NamedTuple):

@@ -11,7 +11,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.messages.admin import ControllerRequest
+from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import ReplicaState, TopicPartition
 from kactl.stores.base import Store
 

@@ -6,7 +6,7 @@ import random
 import msgspec
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.transports.base import Connection, Transport
 

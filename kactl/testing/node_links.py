@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kactl.errors import ControllerUnreachable, NotController
-from kactl.messages import sessions
-from kactl.messages.sessions import ParticipantLink, SessionAnswer, SessionRequest
+from kactl.decide.messages import sessions
+from kactl.decide.messages.sessions import ParticipantLink, SessionAnswer, SessionRequest
 from kactl.participant.network import LinkState, ParticipantPort
 from kactl.transports.base import ControllerPort
 

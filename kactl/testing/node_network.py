@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from kactl.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.following import PeerMessage
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import (
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import (
     Goodbye,
     Heartbeat,
     Refused,

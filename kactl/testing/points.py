@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kactl.errors import StoreUnavailable
-from kactl.messages.events import Event
+from kactl.decide.messages.events import Event
 
 from .nodes import NODE, Node
 from .script import Action

@@ -4,7 +4,7 @@ import itertools
 from typing import Any, Final, NamedTuple
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request
+from kactl.decide.messages.control import Request
 from kactl.model import Broker
 
 from .history import History

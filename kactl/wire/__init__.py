@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from kactl.errors import KactlError, MalformedMessage
-from kactl.messages import routes, sessions
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Request, Response
-from kactl.messages.following import PeerMessage
+from kactl.decide.messages import routes, sessions
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.following import PeerMessage
 
 from . import control as control
 from . import following, requests

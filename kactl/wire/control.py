@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kactl.errors import MalformedMessage
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
     LeaderAndIsrResponse,

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kactl.messages.following import FollowerReports, FollowerReportsRequested
-from kactl.state.records import Names
+from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested
+from kactl.decide.state.records import Names
 
 from .columns import Buffer, Column, pieces, rows, values
 from .control import TOPICS_MAX, array, check_topics, topic_pieces, topics_of

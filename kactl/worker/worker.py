@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
 from kactl.errors import BadRequest, IllegalState
-from kactl.messages import arguments
+from kactl.decide.messages import arguments
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicPartition, check_topic_name
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.terms import LeaseConfig

@@ -21,12 +21,12 @@ from kactl.actors.handlers.stopped_replicas import StoppedReplicas
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.config.controller_settings import ControllerSettings
-from kactl.machines.topic_progress import Delivery
-from kactl.messages.control import StopReplicaResponse
-from kactl.messages.events import Event, ReplicasDeleted
+from kactl.decide.machines.topic_progress import Delivery
+from kactl.decide.messages.control import StopReplicaResponse
+from kactl.decide.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
-from kactl.outbound.batch import RequestBatch
-from kactl.state.rows import RowNumbers
+from kactl.decide.outbound.batch import RequestBatch
+from kactl.decide.state.rows import RowNumbers
 from tests.support.clocks import ManualClock
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.control_requests import partition_errors

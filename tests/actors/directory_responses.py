@@ -1,7 +1,7 @@
 """Responses to LeaderAndIsr with the errors of directories."""
 
-from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse
-from kactl.messages.events import LeaderAndIsrAnswered
+from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse
+from kactl.decide.messages.events import LeaderAndIsrAnswered
 from tests.support.control_requests import partition_errors
 from tests.support.controller_harness import World
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import NamedTuple
 
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import UpdateMetadata
-from kactl.messages.events import ControllerState, Event
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import UpdateMetadata
+from kactl.decide.messages.events import ControllerState, Event
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingBrokers, World
 from tests.support.machine_harness import broker_ids_in

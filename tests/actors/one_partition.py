@@ -11,8 +11,8 @@ import msgspec
 
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore

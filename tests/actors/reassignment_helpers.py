@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kactl.errors import ErrorCode
-from kactl.messages.admin import ReassignmentResult
+from kactl.decide.messages.admin import ReassignmentResult
 from kactl.model import Assignment, PartitionView, ReplicaState
-from kactl.outbound.batch import Addressed
+from kactl.decide.outbound.batch import Addressed
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World

@@ -6,7 +6,7 @@ import pytest
 
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
-from kactl.messages.control import LeaderAndIsr
+from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from tests.support.controller_harness import partitions_of, world
 

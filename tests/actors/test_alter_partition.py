@@ -4,11 +4,11 @@ import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
-from kactl.messages.admin import ResignRequested
-from kactl.messages.broker import AlterPartitionRequested
-from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.messages.events import LeadershipWritten
-from kactl.messages.log import ReplicaEvent
+from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.broker import AlterPartitionRequested
+from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kactl.decide.messages.events import LeadershipWritten
+from kactl.decide.messages.log import ReplicaEvent
 from kactl.model import Assignment, Fence, Leadership, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore

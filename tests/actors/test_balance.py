@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from kactl.actors.handlers import balance as balancing
-from kactl.messages.admin import ElectionKind
-from kactl.messages.events import BalanceDue
+from kactl.decide.messages.admin import ElectionKind
+from kactl.decide.messages.events import BalanceDue
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world

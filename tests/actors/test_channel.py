@@ -13,7 +13,7 @@ from kactl.actors.actor import InboxFull
 from kactl.actors.channel import COALESCE_COUNT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -25,9 +25,9 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.decide.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
 from kactl.model import Broker, TopicPartition, TopicRef
-from kactl.outbound.batch import Addressed
+from kactl.decide.outbound.batch import Addressed
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from tests.support.clocks import ManualClock, settle

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.actors.actor import ActorStopped
 from kactl.errors import BadRequest, BrokerNotAvailable, NotController
-from kactl.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignRequested
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, world
 

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
-from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
-from kactl.messages.control import LeaderAndIsr, Request, StopReplica
+from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.decide.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, kinds, open_standby, partitions_of, world

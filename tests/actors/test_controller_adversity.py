@@ -13,7 +13,7 @@ from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -22,7 +22,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.events import (
+from kactl.decide.messages.events import (
     BrokersChanged,
     ControllerChanged,
     IsrNotified,

@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from kactl.errors import ControllerMoved, NotController, StoreUnavailable
-from kactl.messages.control import LeaderAndIsr, UpdateMetadata
-from kactl.messages.events import BrokersChanged
-from kactl.messages.log import ControllerEvent
+from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
+from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.stores.base import Notification
 from tests.support.clocks import settle

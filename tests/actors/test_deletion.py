@@ -7,9 +7,9 @@ import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.events import DeletionsChanged
+from kactl.decide.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
-from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
+from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Names
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
 from tests.support.cluster_seeds import led

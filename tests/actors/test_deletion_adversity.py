@@ -8,9 +8,9 @@ import pytest
 
 from kactl.actors.handlers import deletion as handler
 from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
-from kactl.machines.partition import TRANSITIONS
-from kactl.messages.events import DeletionsChanged
-from kactl.messages.log import TopicEvent
+from kactl.decide.machines.partition import TRANSITIONS
+from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from kactl.errors import BrokerNotAvailable, ErrorCode
-from kactl.machines import draining
-from kactl.machines.explain import explain_deletion
-from kactl.messages.admin import UndrainRequested
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal
-from kactl.messages.control import StopReplica
-from kactl.messages.log import TopicEvent
+from kactl.decide.machines import draining
+from kactl.decide.machines.explain import explain_deletion
+from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.control import StopReplica
+from kactl.decide.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, Drain, Maintenance, ReplicaState, TopicPartition, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, partitions_of, world

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.actors.channel import RETRY_BACKOFF_MS
-from kactl.messages.log import BrokerEvent, ElectionEvent, PartitionEvent, ReplicaEvent
+from kactl.decide.messages.log import BrokerEvent, ElectionEvent, PartitionEvent, ReplicaEvent
 from kactl.model import TopicPartition
 from kactl.telemetry import event_traces
 from tests.support.clocks import settle

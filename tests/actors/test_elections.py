@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode, NotController, StoreUnavailable
-from kactl.messages.admin import ElectionKind, ElectionResult
-from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.events import PreferredElectionStored
-from kactl.messages.log import ControllerEvent
+from kactl.decide.messages.admin import ElectionKind, ElectionResult
+from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.events import PreferredElectionStored
+from kactl.decide.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.stores.base import Found
 from tests.support.clocks import settle

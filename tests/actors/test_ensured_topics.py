@@ -9,7 +9,7 @@ import pytest
 
 import kactl
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
-from kactl.messages.admin import ControllerRequest
+from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import TopicPartition
 from kactl.testing.contracts.link_support import until
 from tests.support.clocks import ManualClock, settle

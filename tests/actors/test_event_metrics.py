@@ -9,9 +9,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode
-from kactl.messages.admin import ElectionKind, ElectionRequested
-from kactl.messages.events import BrokersChanged
-from kactl.messages.log import PartitionEvent
+from kactl.decide.messages.admin import ElectionKind, ElectionRequested
+from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from tests.actors.metadata import block_loop
 from tests.support.clocks import settle

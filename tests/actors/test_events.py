@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from kactl.actors.event_stats import IDLE_MS, EventStats
 from kactl.actors.priority_inbox import PriorityInbox
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
-from kactl.messages.admin import (
+from kactl.decide.messages.admin import (
     ControllerRequest,
     ElectionKind,
     ElectionRequested,
@@ -22,9 +22,9 @@ from kactl.messages.admin import (
     ReassignmentRequested,
     ReassignmentsListed,
 )
-from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
-from kactl.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
-from kactl.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
+from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
+from kactl.decide.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
 from kactl.model import TopicPartition
 from kactl.telemetry.durations import Summary
 from tests.actors.metadata import Blocking, Failing, block_loop, let_fail

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.machines.explain import Candidate, Explanation, explain_partition
+from kactl.decide.machines.explain import Candidate, Explanation, explain_partition
 from kactl.model import NO_LEADER, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world

@@ -8,7 +8,7 @@ import pytest
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
-from kactl.messages.control import StopReplica
+from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from tests.actors.metadata import block_loop
 from tests.support.clocks import settle

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.actors.handlers.deletion import Deletion
 from kactl.errors import ErrorCode
-from kactl.state.deletion_blockers import BlockerReason
+from kactl.decide.state.deletion_blockers import BlockerReason
 from tests.support.controller_harness import world
 
 from .failing_steps import fail_once

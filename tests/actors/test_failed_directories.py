@@ -10,8 +10,8 @@ from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.messages.control import StopReplica
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world

@@ -4,8 +4,8 @@ import pytest
 
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.actors.handlers.brokers import BrokerEvents
-from kactl.messages.control import LeaderAndIsr, StopReplica
-from kactl.messages.log import BrokerEvent
+from kactl.decide.messages.control import LeaderAndIsr, StopReplica
+from kactl.decide.messages.log import BrokerEvent
 from tests.actors.metadata import alive, block_loop
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, partitions_of, world

@@ -9,7 +9,7 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
-from kactl.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
+from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.model import Broker, Features, Fence, Membership
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from kactl.messages.admin import ElectionKind
+from kactl.decide.messages.admin import ElectionKind
 from kactl.participant.leases.leader import Leader
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, open_leaders

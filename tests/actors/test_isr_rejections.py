@@ -9,8 +9,8 @@ import pytest
 
 from kactl.actors.handlers.rejected_proposals import REPEAT_MS
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.admin import UndrainRequested
-from kactl.messages.control import StopReplica
+from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, Drain, Maintenance
 from kactl.stores.base import Names
 from tests.support.clocks import settle

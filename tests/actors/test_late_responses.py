@@ -6,8 +6,8 @@ import pytest
 from kactl.actors.handlers.serving_replicas import PAUSES_MS
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode
-from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.messages.control import LeaderAndIsr, Request, Response
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.control import LeaderAndIsr, Request, Response
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler

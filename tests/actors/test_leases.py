@@ -3,9 +3,9 @@
 import pytest
 
 from kactl.errors import StaleBrokerEpoch
-from kactl.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.model import NO_BROKER
-from kactl.state.holds import past_life
+from kactl.decide.state.holds import past_life
 from kactl.stores.base import Names
 from tests.support.clocks import settle
 from tests.support.control_requests import ints

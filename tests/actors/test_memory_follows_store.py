@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kactl.errors import StoreUnavailable
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, open_machines

@@ -11,7 +11,7 @@ import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
 from kactl.errors import BadRequest, TopicExists
-from kactl.messages.admin import ReassignmentRequested
+from kactl.decide.messages.admin import ReassignmentRequested
 from kactl.model import TopicPartition
 from tests.support.clocks import ManualClock, settle
 

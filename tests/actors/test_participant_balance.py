@@ -6,7 +6,7 @@ import pytest
 
 from kactl.actors.handlers.balance import PAUSES_MAX
 from kactl.errors import BadRequest, NotReady
-from kactl.messages.admin import ElectionKind
+from kactl.decide.messages.admin import ElectionKind
 from kactl.model import TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import world

@@ -21,9 +21,9 @@ from kactl.errors import (
     StaleBrokerEpoch,
     StoreUnavailable,
 )
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.messages.log import HandlerEvent
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.log import HandlerEvent
 from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler

@@ -9,8 +9,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from kactl.errors import KactlError, TopicExists
-from kactl.messages.admin import ControllerRequest, ElectionKind, ElectionRequested, ResignRequested, UndrainRequested
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.admin import ControllerRequest, ElectionKind, ElectionRequested, ResignRequested, UndrainRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, WitnessingStore, open_leaders

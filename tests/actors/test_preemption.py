@@ -10,22 +10,22 @@ import pytest
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.actors.machines.chunks import PORTION_CHUNKS
 from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
-from kactl.messages.admin import ElectionKind, ElectionRequested
-from kactl.messages.broker import (
+from kactl.decide.messages.admin import ElectionKind, ElectionRequested
+from kactl.decide.messages.broker import (
     AlterPartitionRequested,
     IsrProposal,
     PartitionReport,
     PartitionsReported,
     ProducerIdsRequested,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.events import (
+from kactl.decide.messages.events import (
     BRIEF_PARTITIONS_MAX,
     BrokersChanged,
     ControllerState,
@@ -34,7 +34,7 @@ from kactl.messages.events import (
     Priority,
     UpdateMetadataAnswered,
 )
-from kactl.messages.log import PartitionEvent
+from kactl.decide.messages.log import PartitionEvent
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, leaders_in, world

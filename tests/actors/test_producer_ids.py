@@ -12,7 +12,7 @@ from kactl.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
-from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle

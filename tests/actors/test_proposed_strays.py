@@ -8,8 +8,8 @@ import pytest
 
 from kactl.actors.handlers.proposed_strays import COLLECT_MS, FORGET_MS, ProposedStrays
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, StopReplica
-from kactl.messages.events import StraysProposed
+from kactl.decide.messages.control import LeaderAndIsr, StopReplica
+from kactl.decide.messages.events import StraysProposed
 from kactl.model import Assignment, TopicPartition
 from kactl.stores.base import Names
 from tests.support.clocks import ManualClock, settle

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
-from kactl.messages.events import ReassignmentStored
+from kactl.decide.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp

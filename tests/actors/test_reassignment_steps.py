@@ -5,8 +5,8 @@ import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal
-from kactl.messages.control import LeaderAndIsr
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import led, tp

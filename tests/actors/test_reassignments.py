@@ -5,7 +5,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.messages.control import LeaderAndIsr
+from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
 from tests.support.clocks import settle

@@ -11,7 +11,7 @@ import pytest
 
 import kactl
 from kactl.errors import BrokerIdTaken, StoreUnavailable
-from kactl.messages.sessions import (
+from kactl.decide.messages.sessions import (
     Goodbye,
     Granted,
     Heartbeat,

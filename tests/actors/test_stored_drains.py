@@ -8,8 +8,8 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
-from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.messages.log import BrokerEvent
+from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Drain, Maintenance, PartitionState, TopicPartition
 from kactl.stores.formats.admin_records import decode_maintenance, encode_maintenance
 from tests.support.clocks import settle

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import StoreUnavailable
-from kactl.messages.events import DeletionsChanged
+from kactl.decide.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, stop_last_in_sync, world

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from kactl.errors import StoreUnavailable
-from kactl.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignRequested
 from kactl.model import NO_BROKER
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, open_leaders

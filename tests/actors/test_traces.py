@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kactl.actors.channel import RETRY_BACKOFF_MS
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsrResponse, PartitionErrors
+from kactl.decide.messages.control import LeaderAndIsrResponse, PartitionErrors
 from kactl.model import TopicPartition
 from kactl.telemetry.event_spans import _status
 from kactl.telemetry.event_trace import EventTrace

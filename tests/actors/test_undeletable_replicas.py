@@ -11,7 +11,7 @@ from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
-from kactl.state.deletion_blockers import BlockerReason
+from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
 

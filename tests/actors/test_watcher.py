@@ -7,7 +7,7 @@ import pytest
 from kactl.actors.priority_inbox import PriorityInbox
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
-from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
+from kactl.decide.messages.events import BrokersChanged, Event, SessionLost, TopicModified
 from kactl.stores.base import Changed, StoreEvent
 
 pytestmark = pytest.mark.anyio

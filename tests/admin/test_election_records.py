@@ -6,7 +6,7 @@ import pytest
 from kactl.admin.event_stream import LIVE_MS
 from kactl.admin.schema import ElectionEvent, ElectionList, Problem
 from kactl.errors import ActionTimedOut, BrokerUnreachable
-from kactl.messages.log import RequestEvent
+from kactl.decide.messages.log import RequestEvent
 from tests.admin.conftest import Served
 from tests.admin.test_event_stream import open_stream
 from tests.support.clocks import settle

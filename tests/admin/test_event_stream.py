@@ -15,8 +15,8 @@ from kactl.admin import event_stream as stream
 from kactl.admin import server as server_module
 from kactl.admin.limits import Capacity
 from kactl.admin.schema import AnyEvent
-from kactl.messages import log as history_events
-from kactl.messages.log import BrokerEvent
+from kactl.decide.messages import log as history_events
+from kactl.decide.messages.log import BrokerEvent
 from tests.admin.conftest import Served, served
 from tests.support.clocks import settle
 

@@ -12,7 +12,7 @@ from kactl.admin.schema import ClusterInfo, HealthCheck
 from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition
 from kactl.participant.group import Participants
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Assignments, Leaderships
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub

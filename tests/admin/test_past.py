@@ -7,7 +7,7 @@ import pytest
 
 from kactl.admin.past import read_time
 from kactl.admin.schema import PartitionPage, Problem
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.telemetry.past_states import NotCovered, Period
 from tests.admin.conftest import Served, served
 from tests.support.clocks import settle

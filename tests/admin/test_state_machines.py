@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kactl.admin.schema import PartitionEvent, PartitionHistory, Problem, ReplicaEvent, StateMachine, StateMachines
-from kactl.machines.diagrams import PARTITION, REPLICA
+from kactl.decide.machines.diagrams import PARTITION, REPLICA
 from kactl.model import PartitionState, ReplicaState
 from tests.admin.conftest import Served
 from tests.support.clocks import settle

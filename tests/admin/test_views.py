@@ -14,9 +14,9 @@ from kactl.admin.schema import PartitionQuery, ProblemController
 from kactl.admin.tallies import shares
 from kactl.admin.views import find_partition, find_partitions
 from kactl.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
-from kactl.messages.log import PARTITION_STATE_NAMES
+from kactl.decide.messages.log import PARTITION_STATE_NAMES
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Assignments, Leaderships
 from tests.support.cluster_strategies import Decisions
 

@@ -11,8 +11,8 @@ from kio.serial import entity_reader
 from bench.race.scan import BEING_DELETED, Header, NotServed, Scan, header, scan
 from bench.race.stub_responses import answer, uvarint
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.messages.control import KafkaRequest as Request
-from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import KafkaRequest as Request
+from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import TopicRef
 from kactl.transports.kafka.codec import versions_for
 from tests.support import kio_codec as by_kio

@@ -14,10 +14,10 @@ from bench.race.expectations import Arrival, Body, Expectation, Progress, Tracke
 from bench.race.scan import header, scan
 from bench.race.stubs import Inbox, Requests, StubBroker, StubControl
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionStates,

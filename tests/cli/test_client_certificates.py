@@ -14,8 +14,8 @@ from kactl.access import Acl, Acls, Operation, kafka_subject, topic
 from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig
-from kactl.messages.admin import TopicCreationRequested
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import TopicCreationRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.runtime import server_tls
 from kactl.runtime.certificate_file import expiry_in

@@ -12,7 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from kactl.actors.system import Controller
 from kactl.admin.server import serve
 from kactl.config.file import load
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.transports.base import Connection, ControllerPort, Transport

@@ -39,8 +39,8 @@ from kactl.forensics.text.source import Transcoded, Unwrapped
 from kactl.forensics.whatif.snapshots import file as snapshot
 from kactl.forensics.whatif.snapshots import racks
 from kactl.forensics.whatif.tables import BadSnapshot
-from kactl.messages import log
-from kactl.messages.control import (
+from kactl.decide.messages import log
+from kactl.decide.messages.control import (
     KafkaResponse,
     LeaderAndIsr,
     LeaderAndIsrResponse,

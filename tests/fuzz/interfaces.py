@@ -29,10 +29,10 @@ from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
-from kactl.messages.control import LeaderAndIsr
-from kactl.messages.leases import LeaderEpochs, LeadershipsReported
-from kactl.messages.log import AnyEvent, PartitionEvent
-from kactl.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
+from kactl.decide.messages.control import LeaderAndIsr
+from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.log import AnyEvent, PartitionEvent
+from kactl.decide.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.model import PartitionState, TopicRef
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind

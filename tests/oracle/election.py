@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 
 from .model import Leading, ObjectCluster, Partition
 

@@ -7,7 +7,7 @@ Both machines take part, so commit and apply occur twice. The broker is already 
 
 from collections.abc import Collection
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import PartitionState
 
 from . import machines

@@ -7,9 +7,9 @@ that the store rejects are left unapplied; reloading them is the actors' task.
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
-from kactl.state.change import Refusal
+from kactl.decide.state.change import Refusal
 
 from .batch import ObjectBatch
 from .election import STRATEGIES, Choice, first_leader

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kactl.messages.control import LeaderAndIsrResponse, Request, Response
+from kactl.decide.messages.control import LeaderAndIsrResponse, Request, Response
 from kactl.model import Assignment, Broker, Fence, Leadership, TopicPartition, TopicRef
 from kactl.participant import Listener, Participant
 from kactl.stores.base import Names, Store

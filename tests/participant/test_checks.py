@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from kactl.decide.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks
 from kactl.participant.hosted_replicas import HostedReplicas, Role

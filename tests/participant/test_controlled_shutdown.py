@@ -8,9 +8,9 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.log import BrokerEvent
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, controlled_shutdown

@@ -7,8 +7,8 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, ControllerUnreachable, NotController
-from kactl.messages.admin import ControllerRequest, ResignRequested
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import ControllerRequest, ResignRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
 from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ControllerClient
 from kactl.stores.memory import MemoryStore

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.messages.admin import ResignRequested, UndrainRequested
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.admin import ResignRequested, UndrainRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.hosted_replicas import Role

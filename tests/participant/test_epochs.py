@@ -6,7 +6,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.messages.control import Request
+from kactl.decide.messages.control import Request
 from kactl.model import TopicPartition
 from kactl.participant import CachedPartition, HostedPartition, Participant
 from kactl.stores.memory import MemoryStore

@@ -6,9 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import StateSent
-from kactl.messages.leases import LeadershipsReported
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import StateSent
+from kactl.decide.messages.leases import LeadershipsReported
 from kactl.model import TopicPartition
 from kactl.participant import Listener, Participant
 from kactl.participant.leadership_reports import REPEAT_MS

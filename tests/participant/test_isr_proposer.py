@@ -9,8 +9,8 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import ControllerUnreachable, ErrorCode, NotController
-from kactl.messages.admin import ControllerRequest, UndrainRequested
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX

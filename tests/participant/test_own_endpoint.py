@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kactl.errors import ControllerUnreachable, EndpointUnreachable, InternalError
-from kactl.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
+from kactl.decide.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import LinkState
 from kactl.participant.own_endpoint import VERIFY_MS, OwnEndpoint

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
-from kactl.messages.control import Response, UpdateMetadataResponse
+from kactl.decide.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
 from kactl.participant.registrar import RETRY_MS

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.participant.queues import REQUESTS_LIMIT, RequestQueue
 from tests.support.clocks import settle
 from tests.support.control_requests import update_metadata

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
+from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
 from tests.support.clocks import settle

@@ -11,7 +11,7 @@ import pytest
 import kactl
 from kactl.config.settings import SESSION_TIMEOUTS
 from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
-from kactl.messages.sessions import (
+from kactl.decide.messages.sessions import (
     START_BYTES,
     Closed,
     Goodbye,

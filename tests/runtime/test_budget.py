@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kactl.access import Principal
 from kactl.admin.routes.route_table import ROUTES
-from kactl.messages.routes import Watch
-from kactl.messages.sessions import Goodbye, Heartbeat, Register, VerifyEndpoint
+from kactl.decide.messages.routes import Watch
+from kactl.decide.messages.sessions import Goodbye, Heartbeat, Register, VerifyEndpoint
 from kactl.runtime.budget import BALANCES_MAX, Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.prices import ADMIN_PRICES, KAFKA_PRICES, PARTICIPANT_PRICES
 from kactl.transports.kafka.listener.apis import APIS

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from kactl.errors import MalformedMessage
-from kactl.machines.route_log import RouteLog
-from kactl.messages.routes import RouteColumns, RouteMessage, RouteRows, Snapshot, Version
+from kactl.decide.machines.route_log import RouteLog
+from kactl.decide.messages.routes import RouteColumns, RouteMessage, RouteRows, Snapshot, Version
 from kactl.model import NO_LEADER, Assignment, Broker, Endpoint, Leadership, TopicPartition
 from kactl.spectator.routes import Route
 from kactl.spectator.table import Cursor, RouteTable
-from kactl.state.cluster import Cluster
-from kactl.state.readiness import Readiness
-from kactl.state.records import Assignments, Leaderships
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.readiness import Readiness
+from kactl.decide.state.records import Assignments, Leaderships
 
 BROKERS = (1, 2, 3)
 Model = dict[TopicPartition, tuple[int | None, int, bool, tuple[int, ...], str | None]]

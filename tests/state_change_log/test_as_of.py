@@ -12,9 +12,9 @@ import pytest
 
 from kactl.admin.schema import PartitionInfo, PartitionQuery
 from kactl.admin.views import find_partitions
-from kactl.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.admin import TopicDeletionRequested
 from kactl.model import TopicPartition
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from kactl.state_change_log import snapshots
 from kactl.state_change_log.as_of import LoggedStates, state_at
 from kactl.state_change_log.keeper import as_json, kept

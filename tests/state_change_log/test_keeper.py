@@ -15,7 +15,7 @@ from kactl.clock import SystemClock
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe
 from kactl.forensics.text.columns import WRITTEN
-from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.decide.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.state_change_log.keeper import as_json, as_kafka, kept
 from kactl.state_change_log.segments import NAME, Segments

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.messages.log import (
+from kactl.decide.messages.log import (
     AnyEvent,
     BrokerEvent,
     Cause,

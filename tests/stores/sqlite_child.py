@@ -14,7 +14,7 @@ import anyio
 import numpy as np
 
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Names, Write
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 

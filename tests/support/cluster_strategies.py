@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from hypothesis import strategies as st
 
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
-from kactl.state.cluster import Cluster
+from kactl.decide.state.cluster import Cluster
 from tests.oracle.model import ObjectCluster
 
 from .cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of

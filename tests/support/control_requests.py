@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaseRelease,
     PartitionErrors,
@@ -14,9 +14,9 @@ from kactl.messages.control import (
     StopReplica,
     UpdateMetadata,
 )
-from kactl.messages.leases import LeaderEpochs
+from kactl.decide.messages.leases import LeaderEpochs
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 
 CONTROLLER: Final = 100
 ORDERS_0, ORDERS_1, BILLS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)

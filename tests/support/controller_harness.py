@@ -16,8 +16,8 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode
-from kactl.messages.broker import ControlledShutdownRequested
-from kactl.messages.control import (
+from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -29,7 +29,7 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.log import AnyEvent, BrokerEvent
+from kactl.decide.messages.log import AnyEvent, BrokerEvent
 from kactl.model import (
     NO_BROKER,
     Assignment,

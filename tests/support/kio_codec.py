@@ -11,13 +11,13 @@ import numpy as np
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaResponse as Response,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -27,7 +27,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.transports.kafka.codec import Versions
 
 PROTOCOLS = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from kactl.actors.system import Controller
 from kactl.errors import BrokerUnreachable, ControllerUnreachable
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler

@@ -17,7 +17,7 @@ from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
 from kactl.forensics.text import source
-from kactl.messages import leases
+from kactl.decide.messages import leases
 from kactl.runtime import encryption, tls_turns, user_state
 from kactl.runtime.budget import RATES, Unit
 from kactl.sasl import digest_md5, mechanism, oauthbearer, scram

@@ -16,9 +16,9 @@ import numpy as np
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
-from kactl.machines.election import Election
-from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
-from kactl.messages.log import PartitionEvent, ReplicaEvent
+from kactl.decide.machines.election import Election
+from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import (
     NO_BROKER,
     NO_VERSION,
@@ -33,10 +33,10 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.outbound.batch import Addressed
-from kactl.state.change import Refusal
-from kactl.state.cluster import Cluster
-from kactl.state.rows import RowNumbers
+from kactl.decide.outbound.batch import Addressed
+from kactl.decide.state.change import Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import EventLog

@@ -5,13 +5,13 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaResponse as Response,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaseRelease,
     PartitionStates,

@@ -8,13 +8,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from kactl.machines import partition, replica
-from kactl.machines.election import Election
+from kactl.decide.machines import partition, replica
+from kactl.decide.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
-from kactl.outbound.batch import Addressed, RequestBatch
-from kactl.state.change import Change, Refusal
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.decide.outbound.batch import Addressed, RequestBatch
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 
 
 def committed(change: Change) -> Change:

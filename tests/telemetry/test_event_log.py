@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kactl.clock import UNKNOWN_BOOT, BootTime
 from kactl.errors import IllegalState
-from kactl.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+from kactl.decide.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import Change, Refusal
-from kactl.state.rows import Rows
+from kactl.decide.state.change import Change, Refusal
+from kactl.decide.state.rows import Rows
 from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 

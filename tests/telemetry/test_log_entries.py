@@ -2,9 +2,9 @@
 
 import pytest
 
-from kactl.messages.log import AnyEvent, Cause, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.decide.messages.log import AnyEvent, Cause, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.change import Change, Refusal
+from kactl.decide.state.change import Change, Refusal
 from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import rows_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.testing import LoopClock, sim
 from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond

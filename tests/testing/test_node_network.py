@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kactl.errors import BrokerUnreachable, InternalError, KactlError
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import ProducerIdsRequested
-from kactl.messages.control import Request, Response
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ControlLink, LinkState
 from kactl.spectator.network import SpectatorLink

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import UndrainRequested
-from kactl.messages.control import Request, Response
-from kactl.messages.following import FollowerReportsRequested, PeerMessage
+from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.model import TopicPartition
 from kactl.participant import Listener
 from kactl.participant.network import LinkState

@@ -223,7 +223,7 @@ def test_mutant_is_on_in_the_processes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mutants.toml").write_text(
         "budgets_cpu_s = {old = 1}\n[[mutant]]\nnumber = 'X'\nclass = 'old'\nsafeguard = 's'\nmust_break = ['INV-01']\n"
-        "worlds = ['memory']\n[[mutant.edit]]\nfile = 'kactl/machines/election.py'\nold = 'import enum'\n"
+        "worlds = ['memory']\n[[mutant.edit]]\nfile = 'kactl/decide/machines/election.py'\nold = 'import enum'\n"
         "new = 'raise SystemExit(\"mutated\")'\n"
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort
 from kactl.testing.contracts.links import LinkContract

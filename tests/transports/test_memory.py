@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerUnreachable
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond
 from kactl.transports.base import Connection, Transport

@@ -8,11 +8,11 @@ import pytest
 
 import kactl
 from kactl.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
-from kactl.messages.admin import ControllerRequest, UndrainRequested
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
-from kactl.messages.following import FollowerReportsRequested, PeerMessage
-from kactl.messages.routes import RouteMessage, Watch
-from kactl.messages.sessions import (
+from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
+from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.decide.messages.sessions import (
     Granted,
     Heartbeat,
     NotController,

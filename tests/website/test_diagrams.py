@@ -9,7 +9,7 @@ import pytest
 from docs.website.diagrams import BadDiagram, drawn
 from docs.website.layers import HEIGHT, arranged
 from docs.website.pages import page_places, relinked
-from kactl.machines.diagrams import PARTITION, REPLICA, Diagram
+from kactl.decide.machines.diagrams import PARTITION, REPLICA, Diagram
 from tests.support.folder_graph import direct, tree_graph
 from tests.support.tree import ROOT
 

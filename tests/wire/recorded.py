@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from kactl import wire
-from kactl.messages import sessions
-from kactl.messages.routes import Delta, RemovedColumns, Version, Watch
+from kactl.decide.messages import sessions
+from kactl.decide.messages.routes import Delta, RemovedColumns, Version, Watch
 from kactl.model import Endpoint
 from kactl.testing.contracts.link_support import ROUTES
 from kactl.testing.contracts.network import EXCHANGES

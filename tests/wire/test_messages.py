@@ -22,9 +22,9 @@ from kactl.errors import (
     NotFound,
     StaleBrokerEpoch,
 )
-from kactl.messages import admin, broker, leases
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.control import (
+from kactl.decide.messages import admin, broker, leases
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -35,11 +35,11 @@ from kactl.messages.control import (
     StopReplica,
     UpdateMetadata,
 )
-from kactl.messages.following import FollowerReports, FollowerReportsRequested
-from kactl.messages.routes import LeaderColumns
+from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested
+from kactl.decide.messages.routes import LeaderColumns
 from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, TopicPartition, TopicRef
-from kactl.state.records import Names
-from kactl.state.replica_reports import ReplicaReport
+from kactl.decide.state.records import Names
+from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, STOP, UPDATE, plain_message
 from kactl.wire.requests import every_request
 from tests.support.control_requests import StateRow, leader_and_isr, lease_release

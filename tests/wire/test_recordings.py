@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kactl import wire
-from kactl.messages import control, following
+from kactl.decide.messages import control, following
 from kactl.testing.contracts.network import plain_message
 
 from .recorded import FOLDER, samples

@@ -19,7 +19,7 @@ import anyio
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
-from kactl.messages.control import KafkaRequest, Request, Response, StopReplica
+from kactl.decide.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kactl.access import stranger
 from kactl.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
-from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
-from kactl.messages.sessions import (
+from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.sessions import (
     Goodbye,
     NotController,
     Refused,

@@ -9,9 +9,9 @@ import anyio
 
 from kactl import wire
 from kactl.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.following import PeerMessage
-from kactl.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest
 from kactl.model import NO_EPOCH, Endpoint
 from kactl.participant.network import LinkState, ParticipantPort
 from kactl.runtime.error_id import log_error

@@ -13,7 +13,7 @@ import anyio
 
 from kactl import wire
 from kactl.errors import ControllerUnreachable, MalformedMessage
-from kactl.messages.sessions import NotController
+from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.participant.network import LinkState
 from kactl.runtime.logs import logger

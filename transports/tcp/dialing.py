@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
-from kactl.messages.sessions import NotController
+from kactl.decide.messages.sessions import NotController
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.encryption import PIECE, Encryption
 from kactl.runtime.resolver import Resolved

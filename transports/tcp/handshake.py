@@ -19,7 +19,7 @@ import msgspec
 
 from kactl import wire
 from kactl.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
-from kactl.messages.sessions import NotController
+from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_EPOCH
 from kactl.runtime.secret import Secret
 

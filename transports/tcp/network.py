@@ -25,7 +25,7 @@ from kactl.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.machines.peer_endpoints import why_unusable
+from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
 from kactl.runtime import forks, reloading

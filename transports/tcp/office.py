@@ -21,10 +21,10 @@ from kactl.errors import (
     MalformedMessage,
     NotAuthorized,
 )
-from kactl.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
-from kactl.messages.control import Request, Response
-from kactl.messages.routes import Watch
-from kactl.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
+from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.routes import Watch
+from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
 from kactl.model import NO_BROKER, Broker
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Unit, account_of

@@ -6,7 +6,7 @@ import msgspec
 
 from kactl import wire
 from kactl.errors import NotAuthorized
-from kactl.messages.following import FollowerReports, PeerMessage
+from kactl.decide.messages.following import FollowerReports, PeerMessage
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]

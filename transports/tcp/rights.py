@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kactl.errors import NotAuthorized
-from kactl.messages import admin, broker, leases
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.sessions import Register, SessionRequest, VerifyEndpoint
+from kactl.decide.messages import admin, broker, leases
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.sessions import Register, SessionRequest, VerifyEndpoint
 from kactl.model import NO_EPOCH
 from kactl.wire import Begin
 

@@ -9,7 +9,7 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
-from kactl.messages.sessions import NotController
+from kactl.decide.messages.sessions import NotController
 
 from .addresses import Address
 from .dialing import Dialer

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from kactl import wire
 from kactl.clock import SystemClock
 from kactl.errors import ControllerUnreachable, NotController
-from kactl.messages import sessions
-from kactl.messages.routes import RouteMessage, Watch
+from kactl.decide.messages import sessions
+from kactl.decide.messages.routes import RouteMessage, Watch
 
 from . import handshake
 from .addresses import Address

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.messages import events, log
+from kactl.decide.messages import events, log
 
 from .docstrings import cell, escaped, markdown, parsed
 from .types import type_name

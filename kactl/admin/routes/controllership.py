@@ -21,7 +21,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.errors import BadRequest, NotController, StaleEpoch
-from kactl.messages.admin import ReleaseRequested
+from kactl.decide.messages.admin import ReleaseRequested
 from kactl.telemetry.durations import Summary
 
 

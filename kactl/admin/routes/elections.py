@@ -19,9 +19,9 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.views import converted
 from kactl.errors import ActionTimedOut, BadRequest, NotFound
-from kactl.messages import log
-from kactl.messages.admin import ElectionKind
-from kactl.messages.admin import ElectionResult as Result
+from kactl.decide.messages import log
+from kactl.decide.messages.admin import ElectionKind
+from kactl.decide.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
 
 # An election waits in the queue of events, and for a store that fails temporarily.

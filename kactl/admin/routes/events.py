@@ -9,7 +9,7 @@ from kactl.admin.problem import of_parameter
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import EventPage, EventQuery, NoData
 from kactl.admin.service import Service
-from kactl.messages import log
+from kactl.decide.messages import log
 
 # The types of the API have the same fields as those of the log.
 _API_TYPES: Final[dict[type[log.AnyEvent], Callable[..., schema.AnyEvent]]] = {

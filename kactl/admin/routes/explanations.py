@@ -14,9 +14,9 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.views import find_partition
 from kactl.errors import NotFound
-from kactl.machines.explain import explain_deletion
-from kactl.machines.reassignment import progress
-from kactl.messages.log import PartitionEvent
+from kactl.decide.machines.explain import explain_deletion
+from kactl.decide.machines.reassignment import progress
+from kactl.decide.messages.log import PartitionEvent
 from kactl.model import TopicPartition
 
 # Events of a shard in which the change of its owner is sought.

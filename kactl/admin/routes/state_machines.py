@@ -20,10 +20,10 @@ from kactl.admin.schema import (
     TransitionCount,
 )
 from kactl.admin.service import Service
-from kactl.machines.diagrams import PARTITION, REPLICA, Diagram
-from kactl.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
+from kactl.decide.machines.diagrams import PARTITION, REPLICA, Diagram
+from kactl.decide.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.table import Table
+from kactl.decide.state.table import Table
 
 from .events import event_view
 

@@ -35,10 +35,10 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
-from kactl.messages.topic_requests import WaitFor
+from kactl.decide.messages.topic_requests import WaitFor
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.replica_reports import ReplicaReport
+from kactl.decide.state.replica_reports import ReplicaReport
 
 log = logger(__name__)
 

@@ -18,15 +18,15 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.errors import BadRequest
-from kactl.machines.explain import broker_state
-from kactl.machines.shard_losses import explained, without
-from kactl.machines.shards import shard_rows
-from kactl.state.cluster import Cluster
-from kactl.state.rows import RowNumbers
-from kactl.whatif import Kind, Scenario
-from kactl.whatif.analysis import answer, outcome_of
-from kactl.whatif.restarts import plan_restarts
-from kactl.whatif.topology import Topology
+from kactl.decide.machines.explain import broker_state
+from kactl.decide.machines.shard_losses import explained, without
+from kactl.decide.machines.shards import shard_rows
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import RowNumbers
+from kactl.decide.whatif import Kind, Scenario
+from kactl.decide.whatif.analysis import answer, outcome_of
+from kactl.decide.whatif.restarts import plan_restarts
+from kactl.decide.whatif.topology import Topology
 
 from .brokers import some_partitions
 

@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from kactl.messages.log import PartitionStateName as PartitionStateName
-from kactl.messages.log import ReplicaStateName as ReplicaStateName
+from kactl.decide.messages.log import PartitionStateName as PartitionStateName
+from kactl.decide.messages.log import ReplicaStateName as ReplicaStateName
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 10_000

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kactl.messages.log import Cause as Cause
-from kactl.messages.log import Outage, Recipient, Stages
+from kactl.decide.messages.log import Cause as Cause
+from kactl.decide.messages.log import Outage, Recipient, Stages
 
 from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionStateName, Question, ReplicaStateName
 

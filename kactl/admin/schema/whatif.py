@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kactl.whatif.outcomes import TOP, RestartPlan
-from kactl.whatif.outcomes import Answer as Analysis
+from kactl.decide.whatif.outcomes import TOP, RestartPlan
+from kactl.decide.whatif.outcomes import Answer as Analysis
 
 from .brokers import SomePartitions
 from .common import Answer, AsOf, Int32, Question

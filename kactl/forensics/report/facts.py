@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from kactl.forensics.wording import Time
-from kactl.whatif.outcomes import Answer
+from kactl.decide.whatif.outcomes import Answer
 
 from .findings import (
     Absence,

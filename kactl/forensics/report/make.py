@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.wording import Moments
-from kactl.whatif.outcomes import Answer
+from kactl.decide.whatif.outcomes import Answer
 
 from .advice import advise
 from .brief import brief

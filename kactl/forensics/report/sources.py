@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.event_types import Kind
 from kactl.forensics.tables import FILE_COLUMNS, Manifest
 from kactl.forensics.wording import Moments, brokers, count, writers
-from kactl.whatif.coverage import ENOUGH, share
+from kactl.decide.whatif.coverage import ENOUGH, share
 
 from .facts import Facts, File, LogDetail, ReportCoverage, Sources
 from .findings import Clock

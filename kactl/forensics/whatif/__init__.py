@@ -1,1 +1,1 @@
-"""Snapshots of clusters for `kactl.whatif`: from files and from the tables of an ingest."""
+"""Snapshots of clusters for `kactl.decide.whatif`: from files and from the tables of an ingest."""

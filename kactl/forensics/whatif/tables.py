@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 
 from kactl.errors import BadRequest
 from kactl.forensics.columns import columns, schema
-from kactl.state.rows import Ints
-from kactl.state.table import in_sync_of
-from kactl.whatif.assumptions import Assumptions
-from kactl.whatif.classes import FREE, PartitionColumns
-from kactl.whatif.coverage import Coverage
-from kactl.whatif.engine import Engine
-from kactl.whatif.prepared_snapshot import PreparedSnapshot
-from kactl.whatif.topology import BrokerUsage, Topology, topology_of
+from kactl.decide.state.rows import Ints
+from kactl.decide.state.table import in_sync_of
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.classes import FREE, PartitionColumns
+from kactl.decide.whatif.coverage import Coverage
+from kactl.decide.whatif.engine import Engine
+from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.decide.whatif.topology import BrokerUsage, Topology, topology_of
 
 COLUMNS: Final = columns(
     """

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kactl.clock import Clock
-from kactl.messages.broker import PartitionReport
+from kactl.decide.messages.broker import PartitionReport
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease

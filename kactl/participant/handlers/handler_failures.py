@@ -15,7 +15,7 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import NotReady
-from kactl.messages.broker import DETAIL_MAX, PartitionReport
+from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.runtime.logs import logger
 

@@ -7,8 +7,8 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import NotFound
-from kactl.messages.broker import PartitionReport
-from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica
+from kactl.decide.messages.broker import PartitionReport
+from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
@@ -17,7 +17,7 @@ from kactl.participant.leases.lease import ENDED, Lease
 from kactl.participant.leases.token import FencingToken
 from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.logs import FailureLog, logger
-from kactl.state.rows import Bools
+from kactl.decide.state.rows import Bools
 from kactl.stores.base import Names
 
 from .actor import PartitionActor

@@ -12,12 +12,12 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import LeadersReported
-from kactl.messages.routes import LeaderRows
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import LeadersReported
+from kactl.decide.messages.routes import LeaderRows
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.records import Names
+from kactl.decide.state.records import Names
 
 log = logger(__name__)
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from kactl.errors import ErrorCode
-from kactl.messages.broker import PartitionReport
+from kactl.decide.messages.broker import PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.listener import Listener, overrides
 from kactl.participant.listener_calls import ListenerCalls
-from kactl.state.rows import Bools
+from kactl.decide.state.rows import Bools
 from kactl.stores.base import Names
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-from kactl.messages.control import OrderReason
+from kactl.decide.messages.control import OrderReason
 from kactl.model import Endpoint
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken

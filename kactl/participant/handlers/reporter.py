@@ -8,7 +8,7 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas
 from kactl.runtime.logs import logger

@@ -4,8 +4,8 @@ from typing import Final
 
 from kactl.clock import Clock
 from kactl.errors import ErrorCode
-from kactl.messages.control import Shorts
-from kactl.state.rows import Bools
+from kactl.decide.messages.control import Shorts
+from kactl.decide.state.rows import Bools
 
 from .phase import Ticket
 from .waiting import Signal

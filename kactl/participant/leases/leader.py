@@ -7,8 +7,8 @@ from typing import Final, NoReturn
 from anyio.abc import TaskGroup
 
 from kactl.errors import BadRequest, IllegalState, LeadershipLost
-from kactl.messages import arguments
-from kactl.messages.control import UNKNOWN_REASON, OrderReason
+from kactl.decide.messages import arguments
+from kactl.decide.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition
 from kactl.runtime import forks
 

@@ -14,7 +14,7 @@ import numpy as np
 from kactl.errors import StoreError, StoreUnavailable
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bytes, RowNumbers
+from kactl.decide.state.rows import Bytes, RowNumbers
 from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Write
 from kactl.stores.formats import records, states
 

@@ -15,7 +15,7 @@ from kactl.errors import (
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Assignments
 from kactl.stores.formats import records, topic_columns
 

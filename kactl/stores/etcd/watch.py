@@ -24,7 +24,7 @@ import anyio
 from kactl.errors import StoreError, StoreUnavailable
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.records import Changes, Names
+from kactl.decide.state.records import Changes, Names
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.deleted_topics import DeletedTopics
 from kactl.stores.formats.registration import is_broker_id

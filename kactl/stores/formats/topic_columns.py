@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_BROKER, TopicRef
-from kactl.state.table import in_sync_of
+from kactl.decide.state.table import in_sync_of
 from kactl.stores.base import Assignments
 
 from .records import TopicNode

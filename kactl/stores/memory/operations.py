@@ -22,8 +22,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.state.records import named
-from kactl.state.rows import Ints
+from kactl.decide.state.records import named
+from kactl.decide.state.rows import Ints
 
 from ..base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from ..entries import leader_write, topic_numbers

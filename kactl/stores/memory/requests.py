@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from kactl.errors import StoreError
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 
 from .client import MemoryClient
 from .operations import ServerConnection

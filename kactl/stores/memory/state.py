@@ -15,7 +15,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.state.rows import RowNumbers
+from kactl.decide.state.rows import RowNumbers
 
 from ..base import Changed, Committed, Names, Notification, StoreEvent
 from ..change_log import ChangeLog

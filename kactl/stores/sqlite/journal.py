@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.state.rows import RowNumbers
+from kactl.decide.state.rows import RowNumbers
 from kactl.stores.change_log import ChangeLog
 from kactl.stores.entries import Entries, EntryTable
 

@@ -28,7 +28,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.runtime.background import Background, BlockStack
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
     Changed,

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 
 _HEADER: Final = struct.Struct("!i?i")
 _INT: Final = struct.Struct("!i")

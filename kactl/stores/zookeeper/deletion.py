@@ -20,7 +20,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 from kactl.errors import BeingDeleted, ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.runtime.logs import logger
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Outcome
 
 from . import fenced_writes, layout

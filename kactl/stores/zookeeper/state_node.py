@@ -12,7 +12,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, Z
 from kactl.errors import StoreError
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bytes, Ints, RowNumbers
+from kactl.decide.state.rows import Bytes, Ints, RowNumbers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
 from kactl.stores.formats import records, states
 

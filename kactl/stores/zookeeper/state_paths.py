@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.state.rows import Ints, RowNumbers
+from kactl.decide.state.rows import Ints, RowNumbers
 from kactl.stores.base import Names
 
 from . import layout

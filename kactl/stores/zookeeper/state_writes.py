@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from kazoo.protocol.serialization import Transaction
 
 from kactl.model import Fence
-from kactl.state.rows import RowNumbers
+from kactl.decide.state.rows import RowNumbers
 from kactl.stores.base import Write
 from kactl.stores.formats.states import encode
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kactl.errors import StoreError
-from kactl.messages.admin import ReplicaResetRequested
-from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.decide.messages.admin import ReplicaResetRequested
+from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef
 from kactl.testing import selectors
 from kactl.testing.brokers import ParticipantBroker, SimulatedBroker

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kactl.messages.admin import (
+from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,
     ReassignmentRequested,
     ResignRequested,
     UndrainRequested,
 )
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition
 from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest
+from kactl.decide.messages.admin import ControllerRequest
 from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.network import Unreachable

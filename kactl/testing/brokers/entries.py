@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kactl.messages.control import PartitionStates, StopReplica
+from kactl.decide.messages.control import PartitionStates, StopReplica
 from kactl.model import NO_BROKER, TopicPartition, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 
 
 class StateEntry(NamedTuple):

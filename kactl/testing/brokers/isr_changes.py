@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, KactlError, StoreError
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import NO_EPOCH, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Names, Store
 from kactl.testing.history import History

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from kactl.messages.control import LeaderAndIsr, Request
+from kactl.decide.messages.control import LeaderAndIsr, Request
 from kactl.model import TopicPartition
 from kactl.participant.incarnation import Incarnation
 from kactl.participant.leases.leader import Leader

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kactl.errors import KactlError
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_EPOCH, Endpoint, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.incarnation import Incarnation

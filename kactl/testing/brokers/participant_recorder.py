@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kactl.errors import ErrorCode
-from kactl.messages.broker import AlterPartitionRequested, PartitionReport
-from kactl.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
+from kactl.decide.messages.broker import AlterPartitionRequested, PartitionReport
+from kactl.decide.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.hosted_replicas import Role

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerIdTaken, KactlError, SessionExpired, StoreError
-from kactl.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.stores.base import Session, Store
 from kactl.testing.history import History

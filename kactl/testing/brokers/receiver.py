@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     LeaseRelease,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.messages.routes import Watch
+from kactl.decide.messages.routes import Watch
 from kactl.model import (
     NO_LEADER,
     Assignment,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.messages.events import BalanceDue, Event, Priority, ShutdownOverdue, StandbyDue
+from kactl.decide.messages.events import BalanceDue, Event, Priority, ShutdownOverdue, StandbyDue
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.nodes import on
 

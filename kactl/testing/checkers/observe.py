@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode, KactlError
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.messages.log import (
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.log import (
     PARTITION_STATE_NAMES,
     REPLICA_STATE_NAMES,
     AnyEvent,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kactl.actors.channel import Channel, Outgoing
 from kactl.errors import KactlError
-from kactl.messages.control import LeaderAndIsr, ReplicaReset, Request, StateSent, UpdateMetadata
+from kactl.decide.messages.control import LeaderAndIsr, ReplicaReset, Request, StateSent, UpdateMetadata
 from kactl.testing.history import History
 
 # Paths from a channel to what is wrapped or read.

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kactl.actors.system import Controller
 from kactl.clock import Clock
-from kactl.messages.sessions import Granted, Heartbeat, Unconfirmed
+from kactl.decide.messages.sessions import Granted, Heartbeat, Unconfirmed
 from kactl.model import Fence
 
 # Paths from a controller to what is wrapped or read.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kactl.actors.controller import RETRY_LATER_MS
 from kactl.config.controller_settings import ControllerSettings
-from kactl.machines.restart import PACE_DELAYS_MAX
+from kactl.decide.machines.restart import PACE_DELAYS_MAX
 from kactl.testing.cluster import ControllerMember, SimulatedCluster
 from kactl.testing.violations import Violation
 

@@ -13,13 +13,13 @@ from kactl.errors import (
     ControllerUnreachable,
     NotController,
 )
-from kactl.messages import sessions
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import ProducerIdsRequested
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
-from kactl.messages.following import PeerMessage
-from kactl.messages.routes import Delta, RemovedColumns, RouteColumns, RouteMessage, Version, Watch
-from kactl.messages.sessions import (
+from kactl.decide.messages import sessions
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.routes import Delta, RemovedColumns, RouteColumns, RouteMessage, Version, Watch
+from kactl.decide.messages.sessions import (
     EndpointVerified,
     Granted,
     Heartbeat,

@@ -27,13 +27,13 @@ from kactl.errors import (
     NotController,
     StaleBrokerEpoch,
 )
-from kactl.messages import sessions
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult, ProducerIdsRequested
-from kactl.messages.control import Request, Response, UpdateMetadata, UpdateMetadataResponse
-from kactl.messages.following import FollowerReports, FollowerReportsRequested
-from kactl.messages.routes import Delta, RemovedColumns, Version, Watch
-from kactl.messages.sessions import (
+from kactl.decide.messages import sessions
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult, ProducerIdsRequested
+from kactl.decide.messages.control import Request, Response, UpdateMetadata, UpdateMetadataResponse
+from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested
+from kactl.decide.messages.routes import Delta, RemovedColumns, Version, Watch
+from kactl.decide.messages.sessions import (
     Granted,
     Heartbeat,
     Register,

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from kactl.errors import BrokerUnreachable, ErrorCode
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -37,7 +37,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.transports.base import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]

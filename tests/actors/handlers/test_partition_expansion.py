@@ -13,7 +13,7 @@ from kactl.errors import (
     NotFound,
     ReassignmentRunning,
 )
-from kactl.messages.log import TopicEvent
+from kactl.decide.messages.log import TopicEvent
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, PartitionState, TopicRef
 from tests.actors.reassignment_helpers import reassign
 from tests.support.clocks import settle

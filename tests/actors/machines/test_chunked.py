@@ -10,8 +10,8 @@ import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
-from kactl.machines.election import Election
-from kactl.messages.log import PartitionEvent
+from kactl.decide.machines.election import Election
+from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names
 from tests.support.cluster_seeds import led

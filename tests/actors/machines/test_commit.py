@@ -7,10 +7,10 @@ import pytest
 
 from kactl.actors.machines.commit import CommitResult, Committer
 from kactl.errors import SessionExpired, StoreError, StoreUnavailable
-from kactl.machines import partition
-from kactl.machines.election import Election
+from kactl.decide.machines import partition
+from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState
-from kactl.state.change import Change, Refusal
+from kactl.decide.state.change import Change, Refusal
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kactl.errors import ControllerMoved, StoreUnavailable
-from kactl.machines import partition
-from kactl.machines.election import Election
+from kactl.decide.machines import partition
+from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState
-from kactl.state.change import Refusal
+from kactl.decide.state.change import Refusal
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kactl.errors import StoreError, StoreUnavailable
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import PartitionState
-from kactl.state.change import Refusal
+from kactl.decide.state.change import Refusal
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of
 from tests.support.scripted_store import Step, after, fails, fails_after, fails_between, returns

@@ -8,8 +8,8 @@ import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
-from kactl.machines import replica
-from kactl.messages.log import PartitionEvent, ReplicaEvent
+from kactl.decide.machines import replica
+from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, SentState, SentStop

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.messages.admin import ElectionKind
+from kactl.decide.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, stop_last_in_sync, world

@@ -15,7 +15,7 @@ from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
 from kactl.forensics.tables import FILE_COLUMNS
 from kactl.forensics.text.json_parser import PARTITION_STATES, REPLICA_STATES
-from kactl.machines import partition, replica
+from kactl.decide.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
 from tests.support.tree import ROOT
 

@@ -13,8 +13,8 @@ from kactl.forensics.report.markdown import markdown, plain
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
 from kactl.forensics.wording import Moments
-from kactl.whatif.coverage import Coverage
-from kactl.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
+from kactl.decide.whatif.coverage import Coverage
+from kactl.decide.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 
 from .builders import QUIET
 from .night import HOSTILE, MANIFEST, NIGHT, tables

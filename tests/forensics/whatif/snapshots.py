@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kactl.forensics.whatif import tables
 from kactl.forensics.whatif.tables import SCHEMA
-from kactl.whatif.assumptions import Assumptions
-from kactl.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
 from tests.support.cluster_strategies import Decisions
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)

@@ -17,7 +17,7 @@ from kactl.forensics.whatif.snapshots import file, kafka_topics, racks
 from kactl.forensics.whatif.snapshots.kafka_topics import BadTopics
 from kactl.forensics.whatif.snapshots.racks import BadRacks
 from kactl.forensics.whatif.tables import SCHEMA, BadSnapshot
-from kactl.whatif.assumptions import TopicFacts
+from kactl.decide.whatif.assumptions import TopicFacts
 
 from .snapshots import P, table
 

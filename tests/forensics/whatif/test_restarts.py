@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.whatif.assumptions import Assumptions
-from kactl.whatif.engine import InSequence, Simultaneous
-from kactl.whatif.failure_model import LOSSY, MOVED, OFFLINE, UNDER_MIN
-from kactl.whatif.restarts import plan_restarts
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.engine import InSequence, Simultaneous
+from kactl.decide.whatif.failure_model import LOSSY, MOVED, OFFLINE, UNDER_MIN
+from kactl.decide.whatif.restarts import plan_restarts
 
 from .snapshots import Drawn, P, clusters, here
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from kactl.errors import NotController
-from kactl.messages.broker import PartitionReport, PartitionsReported
-from kactl.messages.leases import LeadershipsReported
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.leases import LeadershipsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import Follower, PartitionHandler

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from kactl.errors import NotReady
-from kactl.messages.broker import PartitionReport
+from kactl.decide.messages.broker import PartitionReport
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network

@@ -7,8 +7,8 @@ import anyio.abc
 import pytest
 
 from kactl.errors import NotReady
-from kactl.messages.broker import PartitionReport
-from kactl.messages.control import StopReplica, StopReplicaResponse
+from kactl.decide.messages.broker import PartitionReport
+from kactl.decide.messages.control import StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kactl.messages.control import StopReplicaResponse
+from kactl.decide.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, ZERO_ID
 from kactl.participant import Participant
 from kactl.participant.hosted_replicas import Role

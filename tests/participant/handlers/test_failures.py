@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.errors import NotFound
-from kactl.messages.broker import PartitionReport
+from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import Network

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.messages.control import StateSent
+from kactl.decide.messages.control import StateSent
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network
 from tests.support.clocks import settle

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 import pytest
 
-from kactl.messages.control import StopReplicaResponse
+from kactl.decide.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Participant
 from kactl.participant.leases.leader import Leader

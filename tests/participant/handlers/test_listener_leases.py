@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.messages.broker import PartitionsReported
+from kactl.decide.messages.broker import PartitionsReported
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Listener, Participant
 from tests.participant.conftest import SESSION_MS, Network, Recorder

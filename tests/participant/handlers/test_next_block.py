@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.messages.control import StateSent
+from kactl.decide.messages.control import StateSent
 from kactl.model import EPOCH_DURING_DELETE
 from kactl.participant import Participant, lives
 from kactl.participant.handlers.orders import HandlerState

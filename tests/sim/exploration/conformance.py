@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 from kactl.model import Assignment
 from kactl.testing.history import Event
 from kactl.testing.run import Outcome, run_script

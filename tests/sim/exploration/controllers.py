@@ -21,7 +21,7 @@ Source: `kactl.actors.handlers` and `kactl.actors.machines`. The decisions are l
 
 from collections.abc import Iterator
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 
 from .components import (
     BROKERS,

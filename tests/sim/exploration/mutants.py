@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 
 from .components import NONE, bit
 from .tables import Tables

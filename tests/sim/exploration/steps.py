@@ -7,7 +7,7 @@ commit, and `_run` carries out all steps up to the next one that writes.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kactl.machines.election import Election
+from kactl.decide.machines.election import Election
 
 from .assignments import Assignments
 from .components import (

@@ -7,7 +7,7 @@ import pytest
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 from kazoo.protocol.serialization import CheckVersion, Delete, Transaction
 
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.zookeeper.delete_multi import PartitionsDeletion, packed
 
 HEADER = struct.Struct("!i?i")

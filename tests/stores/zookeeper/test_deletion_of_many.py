@@ -9,7 +9,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind

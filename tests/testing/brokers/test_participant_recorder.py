@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.messages.broker import PartitionReport
+from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.hosted_replicas import HostedReplicas, Role

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, TopicPartition, TopicRef
-from kactl.state.rows import Ints
+from kactl.decide.state.rows import Ints
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replica import Disk
 from kactl.testing.checkers.events import validate

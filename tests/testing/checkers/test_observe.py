@@ -13,8 +13,8 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.actors.channel import Channel
 from kactl.actors.send_gate import SendGate
 from kactl.actors.system import Controller
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal
-from kactl.messages.control import PartitionErrors
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.control import PartitionErrors
 from kactl.model import Assignment, Broker, Endpoint, TopicPartition, TopicRef
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.metrics import Telemetry

@@ -21,9 +21,9 @@ from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.actors.handlers.shutdown import Shutdowns
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import MoveResult
-from kactl.machines import replica
-from kactl.messages.events import DeletionsChanged
-from kactl.state.cluster import Cluster
+from kactl.decide.machines import replica
+from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
 from kactl.testing import cluster
 from kactl.testing.actions import brokers

@@ -7,7 +7,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from kactl.messages.control import KafkaRequest, KafkaResponse, Request, Response
+from kactl.decide.messages.control import KafkaRequest, KafkaResponse, Request, Response
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import Versions
 from tests.support import kio_codec as by_kio

@@ -13,7 +13,7 @@ import pytest
 
 from kactl.config.protocol_level import LATEST
 from kactl.errors import BrokerUnreachable, IllegalState
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,

@@ -22,7 +22,7 @@ from kio.static.primitive import i64Timedelta
 
 from kactl.config.protocol_level import LATEST
 from kactl.errors import BadConfig, BrokerUnreachable
-from kactl.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.runtime.secret import Secret
 from kactl.sasl import salted_password
 from kactl.transports.kafka import BrokerCredentials, KafkaTransport

@@ -9,8 +9,8 @@ from hypothesis import given
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import IllegalState
-from kactl.messages.control import KafkaRequest as Request
-from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import KafkaRequest as Request
+from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
 from tests.support import kio_codec as by_kio

@@ -11,13 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaResponse as Response,
 )
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -25,7 +25,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import ZERO_ID, TopicRef
-from kactl.state.topics import AllTopics, Topics
+from kactl.decide.state.topics import AllTopics, Topics
 from kactl.transports.kafka.codec import Decoder
 from tests.support import kio_codec as by_kio
 from tests.support.message_strategies import exchanges

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 import kactl
-from kactl.messages.sessions import Granted, Heartbeat, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import Granted, Heartbeat, SessionAnswer, SessionRequest
 
 # The lease of a participant has to outlast the restart of a controller on a machine that is busy with other work.
 SESSION_MS = 120_000

@@ -11,11 +11,11 @@ import pytest
 import kactl
 from kactl.access import Principal, stranger
 from kactl.errors import NotAuthorized, NotFound, ProtocolMismatch
-from kactl.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
-from kactl.messages.broker import ProducerIdsRequested
-from kactl.messages.log import TopicEvent
-from kactl.messages.sessions import Goodbye, Heartbeat, Refused, Register, Registered, SessionAnswer, SessionRequest
-from kactl.messages.sessions import NotController as Redirect
+from kactl.decide.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.log import TopicEvent
+from kactl.decide.messages.sessions import Goodbye, Heartbeat, Refused, Register, Registered, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import NotController as Redirect
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.telemetry.attempts import Attempt, Attempts, Recorded
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until

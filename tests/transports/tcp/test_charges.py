@@ -8,8 +8,8 @@ import pytest
 
 import kactl
 from kactl import wire
-from kactl.messages.routes import Watch
-from kactl.messages.sessions import Heartbeat, Register
+from kactl.decide.messages.routes import Watch
+from kactl.decide.messages.sessions import Heartbeat, Register
 from kactl.runtime.budget import Rate, Unit
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.identity import Role

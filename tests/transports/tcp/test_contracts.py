@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kactl
-from kactl.messages.control import Request, Response
+from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened
 from kactl.testing.contracts.links import LinkContract

@@ -13,8 +13,8 @@ import pytest
 
 import kactl
 from kactl.errors import BadConfig, EndpointUnreachable, NotAuthorized
-from kactl.messages.admin import ResignRequested
-from kactl.messages.sessions import ParticipantLink, VerifyEndpoint
+from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.runtime.resolver import Resolved
 from kactl.stores.memory import MemoryState, MemoryStore

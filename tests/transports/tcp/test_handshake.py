@@ -23,10 +23,10 @@ from kactl.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.messages.admin import TopicDeletionRequested
-from kactl.messages.broker import ProducerIdsRequested
-from kactl.messages.following import FollowerReportsRequested
-from kactl.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
+from kactl.decide.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.following import FollowerReportsRequested
+from kactl.decide.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until

@@ -12,10 +12,10 @@ import pytest
 import kactl
 from kactl import wire
 from kactl.errors import InternalError, KactlError
-from kactl.messages import broker, leases, sessions
-from kactl.messages.admin import TopicEnsureRequested
-from kactl.messages.leases import LeaderEpochs
-from kactl.messages.routes import LeaderColumns, Watch
+from kactl.decide.messages import broker, leases, sessions
+from kactl.decide.messages.admin import TopicEnsureRequested
+from kactl.decide.messages.leases import LeaderEpochs
+from kactl.decide.messages.routes import LeaderColumns, Watch
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Endpoint, ReplicaStatus, TopicPartition, TopicRef
 from kactl.runtime.budget import Rate, Unit
 from kactl.runtime.prices import PARTICIPANT_PRICES

@@ -15,8 +15,8 @@ import pytest
 import kactl
 from kactl import wire
 from kactl.errors import BrokerUnreachable, ControllerUnreachable
-from kactl.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
-from kactl.messages.control import (
+from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
+from kactl.decide.messages.control import (
     LeaderAndIsr,
     PartitionStates,
     Request,
@@ -24,8 +24,8 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.messages.following import FollowerReportsRequested
-from kactl.messages.sessions import Granted, Heartbeat
+from kactl.decide.messages.following import FollowerReportsRequested
+from kactl.decide.messages.sessions import Granted, Heartbeat
 from kactl.model import Broker, ProducerIdBlock, TopicRef
 from kactl.participant.network import LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, answer_of, lives, moment, opened, until

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from kactl.messages.sessions import Heartbeat
+from kactl.decide.messages.sessions import Heartbeat
 from kactl.model import Broker
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, answer_of, opened, until
 from kactl.transports.tcp.limits import Limits

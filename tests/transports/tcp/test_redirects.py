@@ -9,8 +9,8 @@ import pytest
 
 import kactl
 from kactl import wire
-from kactl.messages.admin import ResignRequested
-from kactl.messages.sessions import NotController
+from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until

@@ -8,10 +8,10 @@ import pytest
 import kactl
 from kactl import wire
 from kactl.errors import NotAuthorized
-from kactl.messages import admin, broker, leases
-from kactl.messages.admin import ControllerRequest
-from kactl.messages.leases import LeaderEpochs
-from kactl.messages.routes import LeaderColumns
+from kactl.decide.messages import admin, broker, leases
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.leases import LeaderEpochs
+from kactl.decide.messages.routes import LeaderColumns
 from kactl.model import NO_EPOCH
 from kactl.testing.contracts.link_support import until
 from kactl.transports.tcp.rights import RIGHTS, Right, check_request

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.machines.remote_sessions import NS_PER_MS
+from kactl.decide.machines.remote_sessions import NS_PER_MS
 from kactl.model import NO_EPOCH
 from kactl.testing.contracts.link_support import until
 from kactl.transports.tcp.served import Served, Term

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.outbound.fan_out import FanOut, PartitionStatesView
-from kactl.state.rows import Ints
+from kactl.decide.outbound.fan_out import FanOut, PartitionStatesView
+from kactl.decide.state.rows import Ints
 
 from .row import Columns, Layout, Records
 from .topic_header import TopicHeaders

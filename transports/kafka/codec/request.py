@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from kactl.errors import IllegalState
-from kactl.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.decide.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
-from kactl.outbound.fan_out import PartitionStatesView
+from kactl.decide.outbound.fan_out import PartitionStatesView
 
 from .fan_out_bodies import FanOutBodies, columns_of
 from .primitive import NO_TAGS, array, nullable_string, string

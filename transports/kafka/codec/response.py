@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import MalformedMessage
-from kactl.messages.control import (
+from kactl.decide.messages.control import (
     KafkaRequest,
     KafkaResponse,
     LeaderAndIsr,
@@ -23,8 +23,8 @@ from kactl.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.state.rows import Ints, RowNumbers
-from kactl.state.topics import TopicNames, Topics
+from kactl.decide.state.rows import Ints, RowNumbers
+from kactl.decide.state.topics import TopicNames, Topics
 
 from .primitive import NO_TAGS, Reader
 from .topic_ids import ID_SIZE, Ids, TopicIdCache, halves, positions_of

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import NO_BROKER
-from kactl.state.rows import Ints, RowNumbers
+from kactl.decide.state.rows import Ints, RowNumbers
 
 from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
 from .topic_header import Sizes, TopicHeaders

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import TopicRef
-from kactl.state.topics import AllTopics, Topics
+from kactl.decide.state.topics import AllTopics, Topics
 
 from .primitive import string
 

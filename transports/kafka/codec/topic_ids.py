@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import TopicRef
-from kactl.state.rows import RowNumbers
-from kactl.state.topics import AllTopics, Topics
+from kactl.decide.state.rows import RowNumbers
+from kactl.decide.state.topics import AllTopics, Topics
 
 ID_SIZE: Final = 16
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kactl.errors import ErrorCode, NotController
-from kactl.messages.broker import (
+from kactl.decide.messages.broker import (
     VERSION_WITH_REJECTIONS,
     AlterPartitionRequested,
     ControlledShutdownRequested,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kactl.errors import ErrorCode
 from kactl.model import Broker
-from kactl.state.rows import Rows
+from kactl.decide.state.rows import Rows
 from kactl.transports.kafka.codec import endpoint_of
 
 from .api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE

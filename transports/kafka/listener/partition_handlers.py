@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode
-from kactl.messages.admin import (
+from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,
     ElectionResult,

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kactl.errors import KactlError
-from kactl.messages.admin import ControllerRequest, ElectionResult
+from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import Broker, TopicRef
 from kactl.runtime.budget import Budget
-from kactl.state.rows import Rows
+from kactl.decide.state.rows import Rows
 
 
 class ServedController(Protocol):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
-from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS

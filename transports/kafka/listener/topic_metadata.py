@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kactl.errors import ErrorCode
 from kactl.model import NO_BROKER, NO_LEADER, ZERO_ID
-from kactl.state.rows import Rows
+from kactl.decide.state.rows import Rows
 
 from .field_types import Values
 

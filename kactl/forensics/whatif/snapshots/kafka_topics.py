@@ -27,7 +27,7 @@ from typing import Final
 import pyarrow as pa
 
 from kactl.forensics.whatif.tables import BadSnapshot
-from kactl.whatif.assumptions import TopicFacts
+from kactl.decide.whatif.assumptions import TopicFacts
 
 from .builder import Builder
 

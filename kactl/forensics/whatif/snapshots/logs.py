@@ -13,8 +13,8 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.tables import kept_or_persisted
 from kactl.forensics.whatif.tables import SCHEMA, of_table
-from kactl.whatif.assumptions import Assumptions
-from kactl.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
 
 # The name of the metadata log, which lines about its replicas contain.
 METADATA_TOPIC: Final = "__cluster_metadata"

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from kactl.errors import ActionTimedOut, KactlError, NotController
-from kactl.messages.admin import ControllerRequest, ElectionResult
+from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.runtime.budget import Budget
-from kactl.state.rows import Rows
-from kactl.state.table import Table
+from kactl.decide.state.rows import Rows
+from kactl.decide.state.table import Table
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings

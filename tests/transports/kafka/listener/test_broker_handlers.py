@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
-from kactl.messages.broker import (
+from kactl.decide.messages.broker import (
     AlterPartitionRequested,
     ControlledShutdownRequested,
     IsrProposal,

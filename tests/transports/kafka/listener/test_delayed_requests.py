@@ -14,7 +14,7 @@ from kactl import Controller, Participants
 from kactl.access import Acl, Acls, Operation, kafka_user, topic
 from kactl.access.authorizer import AclAuthorizer
 from kactl.kafka.own_controller import ListenerController
-from kactl.messages.log import TopicEvent
+from kactl.decide.messages.log import TopicEvent
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, permits
 from kactl.transports.kafka.listener.api_keys import CREATE_TOPICS

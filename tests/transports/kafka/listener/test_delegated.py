@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
-from kactl.messages.admin import TopicCreationRequested
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import TopicCreationRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.transports.kafka.listener import DelegatedAuthorizer, ListenerSecurity, Question, delegated
 
 from .client import connected, request_class

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BrokerNotRegistered
-from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock
 from kactl.runtime.addresses import plain_address
 from kactl.transports.kafka.listener.counters import PeerRejected
@@ -120,7 +120,7 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
     )  # fmt: skip
     topic = part(56, 3, "TopicData")(topic_id=None, partitions=(partition,) * 3)
     request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
-    from kactl.messages.broker import AlterPartitionRequested
+    from kactl.decide.messages.broker import AlterPartitionRequested
 
     controller = ControllerStub({AlterPartitionRequested: lambda _: []})
     async with listening(controller) as (listener, port), connected(port) as client:

@@ -18,8 +18,8 @@ from kio.static.primitive import i32Timedelta
 
 from kactl.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.messages.admin import TopicCreationRequested
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import TopicCreationRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.sasl import ScramClient, ScramVerifier, Shape, verifier
 from kactl.sasl.scram import KAFKA_SHAPE, Name

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import Acl, AclAuthorizer, Acls, Operation, Resource, ResourceType, topic
 from kactl.model import Assignment, Broker, Endpoint, Leadership, TopicPartition, TopicRef
-from kactl.state.records import Leaderships
+from kactl.decide.state.records import Leaderships
 from kactl.transports.kafka.listener import ListenerSecurity
 
 from .client import Client, connected, part, request_class

@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BadRequest, ErrorCode
-from kactl.messages.admin import (
+from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,
     ElectionResult,

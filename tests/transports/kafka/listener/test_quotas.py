@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.access import CLUSTER, Acl, Acls, Operation, Principal
 from kactl.access.authorizer import AclAuthorizer
-from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
-from kactl.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.runtime.budget import RATES, Budget, Unit, account_of
 from kactl.transports.kafka.listener.api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.listener.limits import Limits
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BadRequest
-from kactl.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.telemetry.metrics import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.api_keys import REJECTED
 from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, ListenerCounters, PeerRejected

@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
-from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import topic_handlers

@@ -1,0 +1,1 @@
+"""The deciding part: messages, state, machines, outbound requests and what-if; without I/O, clock and chance."""
