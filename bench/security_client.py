@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-from kactl.sasl import ScramClient, salted_password
+from kactl.security.sasl import ScramClient, salted_password
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
-from kactl.sasl import verifier
-from kactl.sasl.scram import ScramServer
+from kactl.security.sasl import verifier
+from kactl.security.sasl.scram import ScramServer
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 
 from .run import event_loop, run

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from kactl.access.role import Role
-from kactl.access.tokens import new_token
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import new_token
 from tests.support import tree
 from tests.support.canary import leaks, suspicions
 from tests.support.certificates import Authority
@@ -57,7 +57,7 @@ def passwords() -> set[str]:
 
 def test_packages_contain_no_credential(packages: dict[str, bytes]) -> None:
     assert {name.partition(":")[0] for name in packages} == {"wheel", "sdist"}
-    assert "sdist: kactl/access/tokens.py" in packages
+    assert "sdist: kactl/security/access/tokens.py" in packages
 
     assert suspicions(packages) == []
     assert leaks(passwords(), packages) == []

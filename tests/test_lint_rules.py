@@ -51,7 +51,7 @@ COMPARED_ELSEWHERE = {
     # The identities of the tcp network are URIs, which its own handshake compares; certificates are verified too.
     "check_hostname = False": ["transports/tcp/tls.py"],
     # Clients without a certificate are anonymous on a listener; a certificate that a client sends is verified.
-    "CERT_OPTIONAL": ["kactl/runtime/server_tls.py"],
+    "CERT_OPTIONAL": ["kactl/security/tls/server_tls.py"],
 }
 
 

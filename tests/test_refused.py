@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access.role import Role
-from kactl.access.tokens import NewToken
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken
 from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES

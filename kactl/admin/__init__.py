@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kactl.access import Principal
+    from kactl.security.access import Principal
 
     from .embedded import (
         Access,

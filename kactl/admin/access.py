@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
-from kactl.access import Principal
-from kactl.access.role import Role
+from kactl.security.access import Principal
+from kactl.security.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
 from kactl.runtime.addresses import group_of

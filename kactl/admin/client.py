@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from aiohttp import web
 
-from kactl.access import Principal, tickets
-from kactl.access.role import Role
-from kactl.access.tokens import CREDENTIAL, TokenRecord
+from kactl.security.access import Principal, tickets
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import CREDENTIAL, TokenRecord
 from kactl.errors import ErrorCode
 from kactl.runtime.addresses import plain_address
 

@@ -15,8 +15,8 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 from aiohttp import web
 
-from kactl.access import Principal, PrincipalRules
-from kactl.access.role import Role, RoleName
+from kactl.security.access import Principal, PrincipalRules
+from kactl.security.access.role import Role, RoleName
 from kactl.clock import SystemClock
 from kactl.errors import BadRequest
 from kactl.runtime.addresses import is_loopback

@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
 
-from kactl.access.role import Role
-from kactl.access.tokens import without_secrets
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import without_secrets
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, ErrorCode, NotController
 from kactl.decide.messages import arguments

@@ -11,7 +11,7 @@ from aiohttp import web
 from opentelemetry import context, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from kactl.access import stranger
+from kactl.security.access import stranger
 from kactl.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.telemetry.event_origin import ORIGIN, Origin

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 

@@ -206,7 +206,7 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
     import ssl
 
     from kactl.errors import BadConfig
-    from kactl.runtime.certificate_file import load_pair, unusable_authorities
+    from kactl.security.tls.certificate_file import load_pair, unusable_authorities
     from kactl.runtime.private_files import check_trusted
 
     try:
@@ -225,7 +225,7 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
 
 
 def _rejected(error: OSError) -> str:
-    from kactl.runtime.tls import rejected_certificate
+    from kactl.security.tls.outgoing import rejected_certificate
 
     return rejected_certificate(error)
 

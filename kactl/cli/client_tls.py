@@ -5,7 +5,7 @@ import ssl
 from typing import Any, Final
 
 from kactl.errors import BadConfig
-from kactl.runtime.certificate_file import load_authorities, load_pair
+from kactl.security.tls.certificate_file import load_authorities, load_pair
 from kactl.runtime.logs import logger
 
 log: Final = logger(__name__)

@@ -26,7 +26,7 @@ from .output import BAD, GOOD, WARN, Cell
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kactl.access.tokens import TokenRecord
+    from kactl.security.access.tokens import TokenRecord
     from kactl.config.settings import Config, StoreConfig
     from kactl.stores.zookeeper.permissions import Survey
 

@@ -17,8 +17,8 @@ from .exits import Exit, Failure, invalid_files_explained
 from .output import Cell
 
 if TYPE_CHECKING:
-    from kactl.sasl import ScramVerifier
-    from kactl.sasl.scram import Name
+    from kactl.security.sasl import ScramVerifier
+    from kactl.security.sasl.scram import Name
     from kactl.transports.kafka.listener.user_file import User
 
 MECHANISMS: Final = click.Choice(["SCRAM-SHA-512", "SCRAM-SHA-256"])
@@ -83,7 +83,7 @@ def add(
     dry_run: bool,
 ) -> None:
     """Add a user with a password, or give it another one (`--replace`)."""
-    from kactl.sasl import verifier
+    from kactl.security.sasl import verifier
     from kactl.transports.kafka.listener.user_file import User, is_name
 
     if not is_name(name):

@@ -17,7 +17,7 @@ from .exits import Exit, Failure, invalid_files_explained, of_system
 from .output import NONE, WARN, Cell
 
 if TYPE_CHECKING:
-    from kactl.access.tokens import Network, NewToken, TokenRecord
+    from kactl.security.access.tokens import Network, NewToken, TokenRecord
 
 ROLES: Final = click.Choice(["viewer", "operator", "admin"])
 _HEAD: Final = ("ID", "NAME", "ROLE", "CREATED", "EXPIRES", "NETWORKS")
@@ -106,8 +106,8 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create a token, and print it once."""
-    from kactl.access.role import Role
-    from kactl.access.tokens import NAME
+    from kactl.security.access.role import Role
+    from kactl.security.access.tokens import NAME
 
     if NAME.fullmatch(name) is None:
         raise Failure(f"NAME: {name!r} cannot be used: write letters, digits and . _ @ -, at most 64", Exit.USAGE)
@@ -273,7 +273,7 @@ def _changed(
 
 
 def _new(name: str, role: Any, lifetime_ms: int, networks: "Iterable[Network]") -> "NewToken":
-    from kactl.access.tokens import ID_BYTES, SECRET_BYTES, new_token
+    from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, new_token
 
     now_ms = int(time.time()) * 1000  # the file has whole seconds
     return new_token(

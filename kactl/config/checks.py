@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from kactl.access import PrincipalRules
+from kactl.security.access import PrincipalRules
 from kactl.errors import BadConfig
 
 from .kafka_settings import KafkaClientConfig, KafkaConfig

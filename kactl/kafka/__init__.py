@@ -13,9 +13,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kactl.access import BrokerPrincipals, Operation, Principal, Resource, ResourceType
+    from kactl.security.access import BrokerPrincipals, Operation, Principal, Resource, ResourceType
     from kactl.model import Endpoint
-    from kactl.sasl import Bearer
+    from kactl.security.sasl import Bearer
     from kactl.transports.kafka.listener.authentication import Authentication, ValidateToken
     from kactl.transports.kafka.listener.delegated import DelegatedAuthorizer, Question
     from kactl.transports.kafka.listener.server import ListenerSecurity
@@ -40,10 +40,10 @@ __all__ = [
 
 # Imported when first used, as the names of `kactl`.
 _HOME = {
-    **dict.fromkeys(("BrokerPrincipals", "Operation", "Principal", "Resource", "ResourceType"), "kactl.access"),
+    **dict.fromkeys(("BrokerPrincipals", "Operation", "Principal", "Resource", "ResourceType"), "kactl.security.access"),
     **dict.fromkeys(("Authentication", "ValidateToken"), "kactl.transports.kafka.listener.authentication"),
     **dict.fromkeys(("DelegatedAuthorizer", "Question"), "kactl.transports.kafka.listener.delegated"),
-    "Bearer": "kactl.sasl",
+    "Bearer": "kactl.security.sasl",
     "Endpoint": "kactl.model",
     "ListenerSecurity": "kactl.transports.kafka.listener.server",
     "listener": "kactl.kafka.embedded_listener",

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kactl.access import Principal
+from kactl.security.access import Principal
 
 from .addresses import group_of
 

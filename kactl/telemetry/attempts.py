@@ -7,7 +7,7 @@ import collections
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from kactl.access import Principal
+from kactl.security.access import Principal
 from kactl.errors import ActionTimedOut, KactlError, Remedy
 
 # done: completely. partly: some of several parts. failed: nothing was changed. unfinished: begun and still running.

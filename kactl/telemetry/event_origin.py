@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanContext
 
-from kactl.access import Principal
+from kactl.security.access import Principal
 from kactl.decide.messages.log import Cause
 
 from .event_trace import EventTrace

@@ -18,8 +18,8 @@ import aiohttp
 import anyio
 import pytest
 
-from kactl.access.role import Role
-from kactl.access.tokens import NewToken, TokenRecord, new_token
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken, TokenRecord, new_token
 from kactl.admin.identity import credentials, run_file
 from kactl.admin.identity.token_file import read_tokens, write_tokens
 from kactl.admin.route import Route

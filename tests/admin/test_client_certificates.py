@@ -18,14 +18,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.access.role import Role
-from kactl.access.tokens import new_token
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import new_token
 from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.runtime import reloading, server_tls
-from kactl.runtime.certificate_file import expiry_in
+from kactl.security.tls.certificate_file import expiry_in
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl
 from tests.support.certificates import Authority, Signed

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.admin.exposure import checked, openings
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load

@@ -4,7 +4,7 @@ import pytest
 
 import kactl
 from kactl import admin
-from kactl.access import Principal, stranger
+from kactl.security.access import Principal, stranger
 from kactl.admin.audit_trail import AuditTrail
 from kactl.admin.interface_attempts import add_attempt
 from kactl.telemetry.attempts import Attempt, Recorded

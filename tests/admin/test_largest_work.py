@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.route import Route
 from kactl.admin.routes.route_table import ROUTES

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.admin.audit_trail import DENIED_MAX, DENIED_PAUSE_S, RECORDS_MAX, AuditTrail
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.limits import Capacity

@@ -9,10 +9,10 @@ import pytest
 from kactl.admin.served_certificates import DAY_S, LOOK_S, ServedCertificates
 from kactl.errors import BadConfig
 from kactl.runtime import server_tls
-from kactl.runtime.certificate_file import expiry_in
-from kactl.runtime.server_tls import ServerTls
+from kactl.security.tls.certificate_file import expiry_in
+from kactl.security.tls.server_tls import ServerTls
 from kactl.transports.tcp.tls import Tls
-from tests.access.der import BEGIN, certificate, element
+from tests.security.access.der import BEGIN, certificate, element
 from tests.admin.conftest import served
 from tests.admin.test_health import checks_of
 from tests.support.certificates import Authority, Signed

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import Acl, Acls, Operation, kafka_subject, topic
+from kactl.security.access import Acl, Acls, Operation, kafka_subject, topic
 from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig
@@ -18,11 +18,11 @@ from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.runtime import server_tls
-from kactl.runtime.certificate_file import expiry_in
+from kactl.security.tls.certificate_file import expiry_in
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener.authentication import Authentication
 from kactl.transports.kafka.listener.server import login_of
-from tests.access.der import Attribute, certificate, encoded_name
+from tests.security.access.der import Attribute, certificate, encoded_name
 from tests.support.certificates import Authority, Signed
 from tests.support.raw_peer import RawPeer
 from tests.support.tls_connection import Connected

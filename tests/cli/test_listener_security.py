@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal, kafka_user, topic
+from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal, kafka_user, topic
 from kactl.cli.listener_security import AclFollower, OpenRelayGuard, listener_security
 from kactl.config.kafka_settings import KafkaConfig, KafkaTlsConfig
 from kactl.errors import BadConfig, StoreUnavailable

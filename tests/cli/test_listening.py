@@ -14,7 +14,7 @@ from kactl.errors import BadConfig
 from kactl.model import Endpoint
 from kactl.runtime import reloading
 from kactl.runtime.reloading import Reloads
-from kactl.sasl import ScramClient, verifier
+from kactl.security.sasl import ScramClient, verifier
 from kactl.transports.kafka.listener.user_file import User, write_users
 from tests.transports.kafka.listener.client import connected, request_class
 

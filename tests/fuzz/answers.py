@@ -19,8 +19,8 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 
 from kactl import wire
-from kactl.access import tickets
-from kactl.access.role import Role
+from kactl.security.access import tickets
+from kactl.security.access.role import Role
 from kactl.admin import audit_file, examples, route, schema
 from kactl.admin.identity import run_file
 from kactl.admin.problem import Refused

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
+from kactl.security.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.config import topic_values
 from kactl.errors import MalformedMessage
-from kactl.runtime.tls_records import TlsRecords
-from kactl.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
+from kactl.security.tls.tls_records import TlsRecords
+from kactl.security.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
 from kactl.stores.formats import access, admin_records, records, registration
 from kactl.stores.formats.json_text import Malformed
 from kactl.stores.sqlite import frame
@@ -19,7 +19,7 @@ from kactl.stores.zookeeper.connection import messages
 from kactl.stores.zookeeper.connection.frames import MalformedFrame
 from kactl.transports.kafka.listener import user_file
 from kactl.transports.kafka.listener.sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
-from tests.access.der import certificate, element, encoded_name, random_name
+from tests.security.access.der import certificate, element, encoded_name, random_name
 from tests.transports.kafka.listener import fuzz as listener
 
 from . import answers, interfaces

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from kactl import wire
-from kactl.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
+from kactl.security.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
 from kactl.admin import cursor, origin
 from kactl.admin.identity import token_file
 from kactl.admin.problem import Refused

@@ -84,7 +84,7 @@ SOURCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, bytes
     ("zookeeper/request.py", "MultiRead.deserialize"): _deserialized("ZooKeeper reads"),
     ("zookeeper/state_reads.py", "_decode"): _deserialized("ZooKeeper states"),
     ("tcp/framing.py", "FrameDecoder.feed"): _argument("data", "tcp frames"),
-    ("access/distinguished_name.py", "subject_of"): _argument("certificate", "certificate"),
+    ("security/access/distinguished_name.py", "subject_of"): _argument("certificate", "certificate"),
     ("admin/cursor.py", "read"): _text("cursor", "cursors"),
     ("admin/origin.py", "_authority"): _text("text", "hosts"),
     ("admin/origin.py", "_is_own"): _text("origin", "origins"),

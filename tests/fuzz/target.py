@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from kactl.access import PrincipalRules
+from kactl.security.access import PrincipalRules
 
 # The `rarity` of targets that take some hundred microseconds, and some milliseconds.
 SLOW: Final = 30

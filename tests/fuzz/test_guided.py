@@ -81,7 +81,7 @@ def test_reasons_name_functions_that_exist() -> None:
 
 
 def test_line_without_a_reason_is_said_to_have_none() -> None:
-    assert unreached.reason("/kactl/sasl/scram.py", "ScramServer.finish")
-    assert not unreached.reason("/kactl/sasl/scram.py", "ScramServer.begin")
+    assert unreached.reason("/kactl/security/sasl/scram.py", "ScramServer.finish")
+    assert not unreached.reason("/kactl/security/sasl/scram.py", "ScramServer.begin")
     assert not unreached.is_decoder("/kactl/transports/kafka/listener/topic_handlers.py")
-    assert unreached.is_decoder("/kactl/sasl/scram.py")
+    assert unreached.is_decoder("/kactl/security/sasl/scram.py")

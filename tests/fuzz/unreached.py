@@ -24,7 +24,7 @@ _BUG: Final = "defence: the check before it would have to be wrong"
 _SAME_ID: Final = "the request of the target has no two topics with the same id"
 # By the end of the file and the function. Several lines of one function have one reason.
 REASONS: Final[dict[tuple[str, str], str]] = {
-    ("access/tickets.py", "read_ticket"): "a signed ticket of another version",
+    ("security/access/tickets.py", "read_ticket"): "a signed ticket of another version",
     ("admin/audit_file.py", "_lines"): _FILE,
     ("admin/cursor.py", "read"): "a request without a cursor has no bytes",
     ("admin/identity/token_file.py", "read_tokens"): _FILE,
@@ -53,10 +53,10 @@ REASONS: Final[dict[tuple[str, str], str]] = {
     ("decide/messages/control.py", "PartitionErrors.none"): _SAME_ID,
     ("decide/whatif/snapshots/file.py", "read_stream"): _LARGE,
     ("decide/whatif/snapshots/file.py", "_items"): _LARGE,
-    ("sasl/digest_md5.py", "DigestMd5.respond"): _PASSWORD,
-    ("sasl/oauthbearer.py", "OAuthBearerClient.first"): _OTHER,
-    ("sasl/scram.py", "ScramClient.respond"): _PASSWORD,
-    ("sasl/scram.py", "ScramServer.finish"): _PASSWORD,
+    ("security/sasl/digest_md5.py", "DigestMd5.respond"): _PASSWORD,
+    ("security/sasl/oauthbearer.py", "OAuthBearerClient.first"): _OTHER,
+    ("security/sasl/scram.py", "ScramClient.respond"): _PASSWORD,
+    ("security/sasl/scram.py", "ScramServer.finish"): _PASSWORD,
     ("stores/formats/access.py", "decode_acls"): _LARGE,
     ("kafka/codec/primitive.py", "uvarint"): _ENCODING,
     ("kafka/credentials.py", "BrokerCredentials.__init__"): _OTHER,

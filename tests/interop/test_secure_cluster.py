@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic  # type: ignore[attr-defined]
 from kio.static.primitive import i8
 
-from kactl.sasl import ScramClient
+from kactl.security.sasl import ScramClient
 from tests.support.canary import leaks
 from tests.support.marks import kept_and_long
 from tests.support.processes import HarnessError

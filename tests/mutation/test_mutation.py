@@ -50,7 +50,7 @@ def test_each_mutant_has_one_edit() -> None:
 
 
 def test_mutant_is_in_the_functions_that_others_have_imported() -> None:
-    path = ROOT / "kactl/access/principal_rules.py"
+    path = ROOT / "kactl/security/access/principal_rules.py"
     # Of this file, as imported by the other modules.
     kept = {function: function.__code__ for function in gc_functions(path)}
     mutant = next(mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.what == "raise to pass")
@@ -62,18 +62,18 @@ def test_mutant_is_in_the_functions_that_others_have_imported() -> None:
 
 
 def test_edit_outside_of_functions_is_left_out() -> None:
-    path = ROOT / "kactl/access/principal_rules.py"
+    path = ROOT / "kactl/security/access/principal_rules.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
 
     assert replace(path, Mutant(1, "nothing", tree)) == 0
 
 
 def score_with(tests: str, *, share: int) -> tuple[int, int]:
-    """Returns how many edits of `kactl.access.principal`, one in `share`, these tests notice, and of how many."""
+    """Returns how many edits of `kactl.security.access.principal`, one in `share`, these tests notice, and of how many."""
     program = f"""
 from tests.mutation.__main__ import MODULES, score
-MODULES["kactl/access/principal.py"] = ({tests!r},)
-print(score("kactl/access/principal.py", {share}))
+MODULES["kactl/security/access/principal.py"] = ({tests!r},)
+print(score("kactl/security/access/principal.py", {share}))
 """
     output = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True
@@ -85,10 +85,10 @@ print(score("kactl/access/principal.py", {share}))
 
 def test_edits_are_noticed_by_the_tests_of_what_they_change() -> None:
     """Also those that a test file meets while it is imported, as in the parameters of tests."""
-    noticed, tried = score_with("tests/access/test_principal.py", share=1)
+    noticed, tried = score_with("tests/security/access/test_principal.py", share=1)
     assert noticed == tried > 0
 
-    noticed, tried = score_with("tests/access/test_principal.py::test_identity_cannot_be_changed", share=5)
+    noticed, tried = score_with("tests/security/access/test_principal.py::test_identity_cannot_be_changed", share=5)
     assert noticed == 0 < tried
 
 

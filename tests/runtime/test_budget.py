@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.access import Principal
+from kactl.security.access import Principal
 from kactl.admin.routes.route_table import ROUTES
 from kactl.decide.messages.routes import Watch
 from kactl.decide.messages.sessions import Goodbye, Heartbeat, Register, VerifyEndpoint

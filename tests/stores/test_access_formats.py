@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.access import Acl, Operation
-from kactl.sasl import ScramVerifier
+from kactl.security.access import Acl, Operation
+from kactl.security.sasl import ScramVerifier
 from kactl.stores.formats import access
 from kactl.stores.formats.json_text import Malformed
 

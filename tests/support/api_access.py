@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from kactl.access.tokens import TOKEN
+from kactl.security.access.tokens import TOKEN
 from kactl.admin.identity import run_file
 
 VARIABLE: Final = "XDG_STATE_HOME"

@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kactl.access.tokens import CREDENTIAL
+from kactl.security.access.tokens import CREDENTIAL
 
 # What looks like a secret, whatever its value.
 LOOKS: Final[dict[str, re.Pattern[bytes]]] = {

@@ -1,6 +1,6 @@
 """A mechanism of SASL that is no part of kactl, with several rounds, as GSSAPI has them: both sides of its logins."""
 
-from kactl.sasl import SaslError
+from kactl.security.sasl import SaslError
 
 ROUNDS = 4
 

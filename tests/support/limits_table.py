@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kactl import model
-from kactl.access import tickets
+from kactl.security.access import tickets
 from kactl.admin import limits as http
 from kactl.admin.identity import login_codes, run_file, token_file
 from kactl.admin.route import BODY_BYTES_MAX, BODY_ELEMENTS_MAX, SMALL_BODY_BYTES_MAX
@@ -20,7 +20,7 @@ from kactl.forensics.text import source
 from kactl.decide.messages import leases
 from kactl.runtime import encryption, tls_turns, user_state
 from kactl.runtime.budget import RATES, Unit
-from kactl.sasl import digest_md5, mechanism, oauthbearer, scram
+from kactl.security.sasl import digest_md5, mechanism, oauthbearer, scram
 from kactl.state_change_log import past
 from kactl.stores.etcd import calls as etcd_calls
 from kactl.stores.etcd import http2

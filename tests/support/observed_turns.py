@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kactl.runtime.tls_turns import TlsTurns, Turns
+from kactl.security.tls.tls_turns import TlsTurns, Turns
 
 
 def observed_turns(monkeypatch: pytest.MonkeyPatch) -> list[Turns]:

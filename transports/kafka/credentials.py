@@ -19,8 +19,8 @@ from kactl.errors import BadConfig, KactlError, MalformedMessage
 from kactl.runtime.connecting import NoAddressAnswers
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import LOGINS, run_in_thread
-from kactl.runtime.tls import rejected_certificate, require_verification
-from kactl.sasl import (
+from kactl.security.tls.outgoing import rejected_certificate, require_verification
+from kactl.security.sasl import (
     ClientMechanism,
     Conversation,
     OAuthBearerClient,
@@ -30,9 +30,9 @@ from kactl.sasl import (
     ScramClient,
     salted_password,
 )
-from kactl.sasl.oauthbearer import NAME as OAUTHBEARER
-from kactl.sasl.scram import HASHES
-from kactl.sasl.scram import Name as ScramName
+from kactl.security.sasl.oauthbearer import NAME as OAUTHBEARER
+from kactl.security.sasl.scram import HASHES
+from kactl.security.sasl.scram import Name as ScramName
 
 from .codec.primitive import Reader
 

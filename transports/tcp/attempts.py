@@ -7,7 +7,7 @@ are created. All requests that the sender may not send are recorded, and all con
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from kactl.access import stranger
+from kactl.security.access import stranger
 from kactl.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.sessions import (

@@ -10,9 +10,9 @@ from typing import Final
 from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
-from kactl.runtime.encryption import PIECE, Encryption
+from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.runtime.resolver import Resolved
-from kactl.runtime.tls import rejected_certificate
+from kactl.security.tls.outgoing import rejected_certificate
 
 from . import handshake
 from .addresses import Address, Exposure

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from kactl.access import Principal
+from kactl.security.access import Principal
 from kactl.runtime.secret import Secret
 
 SCHEME: Final = "kactl"

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from kactl.access import Principal, stranger
+from kactl.security.access import Principal, stranger
 from kactl.errors import KactlError, MalformedMessage
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address

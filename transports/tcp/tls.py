@@ -10,7 +10,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from kactl.errors import BadConfig
-from kactl.runtime.certificate_file import expiry_in, load_authorities, load_pair
+from kactl.security.tls.certificate_file import expiry_in, load_authorities, load_pair
 from kactl.runtime.logs import logger
 
 from .identity import PeerCertificate

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kactl.access.role import Role
-from kactl.access.tickets import KEY_BYTES, Ticket, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
-from kactl.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
+from kactl.security.access.role import Role
+from kactl.security.access.tickets import KEY_BYTES, Ticket, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
+from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
 from kactl.clock import Clock
 from kactl.errors import BadConfig
 from kactl.runtime import reloading

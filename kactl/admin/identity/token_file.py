@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.access.role import Role
-from kactl.access.tickets import KEY_BYTES
-from kactl.access.tokens import NAME, TokenRecord, record_of
+from kactl.security.access.role import Role
+from kactl.security.access.tickets import KEY_BYTES
+from kactl.security.access.tokens import NAME, TokenRecord, record_of
 from kactl.errors import BadConfig
 from kactl.runtime.private_files import read_private, write_private
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, Literal, cast
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.admin.audit import audited, listed
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (

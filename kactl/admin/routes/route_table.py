@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kactl.access.role import Role
+from kactl.security.access.role import Role
 from kactl.admin import event_stream as stream
 from kactl.admin import prometheus as metrics
 from kactl.admin import schema, versions

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from kactl.access import Acl, Operation
+from kactl.security.access import Acl, Operation
 from kactl.runtime.logs import logger
-from kactl.sasl import ScramVerifier
-from kactl.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
+from kactl.security.sasl import ScramVerifier
+from kactl.security.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
 from .json_text import Malformed, decode, decoder
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.access import Acl, Acls, Resource, ResourceType
+from kactl.security.access import Acl, Acls, Resource, ResourceType
 from kactl.errors import StoreError
 from kactl.runtime.logs import logger
-from kactl.sasl import ScramVerifier, Shape
-from kactl.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier, Shape
+from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.formats import access as formats
 from kactl.stores.formats.json_text import Malformed
 

@@ -30,7 +30,7 @@ from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.runtime.secret import Secret
-from kactl.sasl import SaslMechanism
+from kactl.security.sasl import SaslMechanism
 from kactl.decide.state.rows import Ints
 from kactl.stores.base import (
     Assignments,

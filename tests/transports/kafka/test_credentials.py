@@ -24,7 +24,7 @@ from kactl.config.protocol_level import LATEST
 from kactl.errors import BadConfig, BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.runtime.secret import Secret
-from kactl.sasl import salted_password
+from kactl.security.sasl import salted_password
 from kactl.transports.kafka import BrokerCredentials, KafkaTransport
 from kactl.transports.kafka.credentials import MECHANISMS
 from tests.support.certificates import Authority

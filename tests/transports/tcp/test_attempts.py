@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.access import Principal, stranger
+from kactl.security.access import Principal, stranger
 from kactl.errors import NotAuthorized, NotFound, ProtocolMismatch
 from kactl.decide.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.broker import ProducerIdsRequested

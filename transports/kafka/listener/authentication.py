@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import anyio.to_thread
 
-from kactl.access import (
+from kactl.security.access import (
     ANONYMOUS,
     MalformedCertificate,
     Principal,
@@ -36,9 +36,9 @@ from kactl.access import (
 from kactl.errors import ErrorCode, KactlError
 from kactl.runtime.addresses import group_of
 from kactl.runtime.logs import logger
-from kactl.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
-from kactl.sasl.scram import HASHES
-from kactl.sasl.scram import Name as ScramName
+from kactl.security.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
+from kactl.security.sasl.scram import HASHES
+from kactl.security.sasl.scram import Name as ScramName
 
 from .api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from .counters import PeerRejected

@@ -10,7 +10,7 @@ Source: the authorization of Kafka's KafkaApis; https://kafka.apache.org/documen
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from kactl.access import CLUSTER, Authorizer, Operation, Principal
+from kactl.security.access import CLUSTER, Authorizer, Operation, Principal
 from kactl.errors import ErrorCode
 from kactl.model import NO_EPOCH, ZERO_ID, TopicRef
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.access import Principal, stranger
+from kactl.security.access import Principal, stranger
 from kactl.errors import ErrorCode, KactlError, Remedy
 from kactl.runtime.budget import account_of
 from kactl.telemetry.attempts import Attempt, Audit, Outcome

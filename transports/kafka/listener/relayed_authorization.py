@@ -10,7 +10,7 @@ Source: the authorization of Kafka's KafkaApis, AuthHelper.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kactl.access import CLUSTER, Operation, Resource, ResourceType, topic
+from kactl.security.access import CLUSTER, Operation, Resource, ResourceType, topic
 from kactl.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS

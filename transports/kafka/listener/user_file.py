@@ -20,8 +20,8 @@ from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import read_private, write_private
 from kactl.runtime.threads import run_in_thread
-from kactl.sasl import ScramVerifier, Shape
-from kactl.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
+from kactl.security.sasl import ScramVerifier, Shape
+from kactl.security.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
 from .authentication import Users
 

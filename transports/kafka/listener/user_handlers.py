@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from kactl.errors import ErrorCode, KactlError, NotController
-from kactl.sasl import ScramVerifier
-from kactl.sasl.scram import ITERATIONS_MIN, Name, verifier_of
+from kactl.security.sasl import ScramVerifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name, verifier_of
 
 from .api_keys import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from .field_types import STEP, Values

@@ -17,7 +17,7 @@ from kazoo.protocol.serialization import Exists
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import LOGINS, run_in_thread
-from kactl.sasl import ClientMechanism, Conversation, SaslError
+from kactl.security.sasl import ClientMechanism, Conversation, SaslError
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages

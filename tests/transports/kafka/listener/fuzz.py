@@ -18,9 +18,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.access import AclAuthorizer, Principal
+from kactl.security.access import AclAuthorizer, Principal
 from kactl.errors import BadRequest, MalformedMessage
-from kactl.sasl.scram import Name
+from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.broker_handlers import BrokerHandlers

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import f64, i8
 
-from kactl.access import (
+from kactl.security.access import (
     CLUSTER,
     Acl,
     AclAuthorizer,

@@ -11,8 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl import Controller, Participants
-from kactl.access import Acl, Acls, Operation, kafka_user, topic
-from kactl.access.authorizer import AclAuthorizer
+from kactl.security.access import Acl, Acls, Operation, kafka_user, topic
+from kactl.security.access.authorizer import AclAuthorizer
 from kactl.kafka.own_controller import ListenerController
 from kactl.decide.messages.log import TopicEvent
 from kactl.telemetry.attempts import Attempt

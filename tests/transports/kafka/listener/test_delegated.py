@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
+from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.transports.kafka.listener import DelegatedAuthorizer, ListenerSecurity, Question, delegated

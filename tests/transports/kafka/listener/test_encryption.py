@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-import kactl.runtime.encryption as encryption_module
-from kactl.runtime.certificate_file import expiry_in
-from kactl.runtime.encryption import EMPTY_MAX, PIECE, Encryption
-from kactl.runtime.tls_turns import TlsTurns, Turns
+import kactl.security.tls.encryption as encryption_module
+from kactl.security.tls.certificate_file import expiry_in
+from kactl.security.tls.encryption import EMPTY_MAX, PIECE, Encryption
+from kactl.security.tls.tls_turns import TlsTurns, Turns
 from kactl.transports.kafka.listener.stream import PIECE_SIZE, Stream, shared_buffer
 from tests.support.certificates import Authority, Signed
 from tests.support.key_updates import update_key

@@ -16,13 +16,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import i32Timedelta
 
-from kactl.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
+from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
-from kactl.sasl import ScramClient, ScramVerifier, Shape, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramClient, ScramVerifier, Shape, verifier
+from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, authentication
 from kactl.transports.kafka.listener.api_keys import API_KEY_MAX

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import Acl, AclAuthorizer, Acls, Operation, Resource, ResourceType, topic
+from kactl.security.access import Acl, AclAuthorizer, Acls, Operation, Resource, ResourceType, topic
 from kactl.model import Assignment, Broker, Endpoint, Leadership, TopicPartition, TopicRef
 from kactl.decide.state.records import Leaderships
 from kactl.transports.kafka.listener import ListenerSecurity

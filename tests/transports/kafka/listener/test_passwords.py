@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.sasl import ScramVerifier, Shape, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier, Shape, verifier
+from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.transports.kafka.listener import authentication
 from kactl.transports.kafka.listener.authentication import (
     LOGIN_TIMEOUT_S,

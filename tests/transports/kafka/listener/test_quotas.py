@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import CLUSTER, Acl, Acls, Operation, Principal
-from kactl.access.authorizer import AclAuthorizer
+from kactl.security.access import CLUSTER, Acl, Acls, Operation, Principal
+from kactl.security.access.authorizer import AclAuthorizer
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef

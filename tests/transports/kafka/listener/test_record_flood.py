@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.runtime.encryption import PIECE
+from kactl.security.tls.encryption import PIECE
 from tests.support.certificates import Authority
 from tests.support.key_updates import update_key
 from tests.support.raw_peer import RawPeer

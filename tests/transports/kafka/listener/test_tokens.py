@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from kactl.access import AclAuthorizer
+from kactl.security.access import AclAuthorizer
 from kactl.errors import ErrorCode
 from kactl.runtime.secret import Secret
-from kactl.sasl import Bearer
+from kactl.security.sasl import Bearer
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.credentials import LoginConnection, LoginFailed

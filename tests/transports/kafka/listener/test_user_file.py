@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.access import AclAuthorizer
+from kactl.security.access import AclAuthorizer
 from kactl.cli.kafka_user import ITERATIONS
 from kactl.errors import BadConfig, StoreUnavailable
-from kactl.sasl import ScramClient, ScramVerifier, verifier
-from kactl.sasl.scram import Name
+from kactl.security.sasl import ScramClient, ScramVerifier, verifier
+from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener import authentication as authentication_module
 from kactl.transports.kafka.listener.authentication import MECHANISMS, Authentication

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kactl.errors import ErrorCode, StoreError
-from kactl.sasl import ScramVerifier, salted_password, verifier
-from kactl.sasl.scram import Name
+from kactl.security.sasl import ScramVerifier, salted_password, verifier
+from kactl.security.sasl.scram import Name
 from kactl.stores.formats import access
 from kactl.transports.kafka.listener.api_keys import ALTER_USER_SCRAM_CREDENTIALS
 from kactl.transports.kafka.listener.authorization import OpenListener

@@ -22,15 +22,15 @@ from typing import Any
 
 import anyio
 
-from kactl.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
+from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.actors.system import Controller
 from kactl.cli.serving import collecting
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.runtime.budget import Rate, Unit
-from kactl.sasl import ScramVerifier, Shape, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier, Shape, verifier
+from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import (
     BoundListener,

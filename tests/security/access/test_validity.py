@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.access import MalformedCertificate, expiry_of
+from kactl.security.access import MalformedCertificate, expiry_of
 
 from .der import BEGIN, END, certificate, element, encoded_name
 

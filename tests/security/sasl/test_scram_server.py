@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
-from kactl.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, ScramVerifier, salted_password
+from kactl.security.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
+from kactl.security.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, ScramVerifier, salted_password
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"

@@ -6,10 +6,10 @@ import string
 import msgspec
 import pytest
 
-from kactl.access import tickets
-from kactl.access.role import Role
-from kactl.access.tickets import LIFETIME_MS, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
-from kactl.access.tokens import TokenRecord, new_token, without_secrets
+from kactl.security.access import tickets
+from kactl.security.access.role import Role
+from kactl.security.access.tickets import LIFETIME_MS, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
+from kactl.security.access.tokens import TokenRecord, new_token, without_secrets
 
 KEY = bytes(range(32))
 NOW_MS = 1_000_000

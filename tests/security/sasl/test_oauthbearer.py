@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.sasl import Conversation, OAuthBearerClient, SaslError
-from kactl.sasl.oauthbearer import MESSAGE_BYTES_MAX, Presented, failure, presented
+from kactl.security.sasl import Conversation, OAuthBearerClient, SaslError
+from kactl.security.sasl.oauthbearer import MESSAGE_BYTES_MAX, Presented, failure, presented
 
 TOKEN = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="
 # Section 4.1 of the RFC; Kafka's and librdkafka's messages leave host and port out.

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from kactl.access.role import Role
-from kactl.access.tokens import TokenRecord, Tokens, new_token, record_of, without_secrets
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import TokenRecord, Tokens, new_token, record_of, without_secrets
 
 RANDOM: Final = bytes(range(37))
 SECRET: Final = "BQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICEiIyQ"

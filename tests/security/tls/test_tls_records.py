@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.runtime.tls_records import TlsRecords
+from kactl.security.tls.tls_records import TlsRecords
 
 
 def _record(size: int) -> bytes:

@@ -43,7 +43,7 @@ def signed(authority: Authority) -> Signed:
 def served(kind: str, loop: str, authority: Authority, signed: Signed, log: Path) -> Iterator[tuple[int, int]]:
     """Run a server; yields its process id and port."""
     arguments = [kind, loop, str(authority.cert), str(signed.cert), str(signed.key)]
-    with Process(Program("tests.runtime.tls_server", arguments, IMPORTS), output=log) as process:
+    with Process(Program("tests.security.tls.tls_server", arguments, IMPORTS), output=log) as process:
         yield process.pid, int(process.wait_for_line(r"^port (\d+)", START_S)[1])
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.sasl import Conversation, Plain, SaslError
-from kactl.sasl.mechanism import ROUNDS_MAX
+from kactl.security.sasl import Conversation, Plain, SaslError
+from kactl.security.sasl.mechanism import ROUNDS_MAX
 from tests.support.fake_mechanism import ROUNDS, FakeMechanism, FakeServer
 
 

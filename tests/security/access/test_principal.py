@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.access import ANONYMOUS, Principal, kafka_subject, kafka_user, stranger
+from kactl.security.access import ANONYMOUS, Principal, kafka_subject, kafka_user, stranger
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kactl.runtime.tls_turns import SLICE_S, Turns
+from kactl.security.tls.tls_turns import SLICE_S, Turns
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-from kactl.access.validity import has_expired
+from kactl.security.access.validity import has_expired
 from kactl.errors import BadConfig
 
 from . import reloading

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.access import CLUSTER, Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, Principal, Resource, topic
-from kactl.access.resource import ResourceType
+from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, Principal, Resource, topic
+from kactl.security.access.resource import ResourceType
 
 ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")
 BOB = Principal("User:bob", "sasl", peer="10.0.0.2")

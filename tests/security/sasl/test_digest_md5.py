@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.sasl import DigestMd5, SaslError
+from kactl.security.sasl import DigestMd5, SaslError
 
 # RFC 2831, section 4 (the IMAP example).
 RFC_CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'

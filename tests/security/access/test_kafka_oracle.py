@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kactl.access import AclAuthorizer, Acls, Operation, Principal, PrincipalRules, Resource, ResourceType
-from kactl.access.distinguished_name import subject_of
+from kactl.security.access import AclAuthorizer, Acls, Operation, Principal, PrincipalRules, Resource, ResourceType
+from kactl.security.access.distinguished_name import subject_of
 from kactl.stores.formats.access import decode_acls
 from tests.support.zookeeper_fixtures import jars
 

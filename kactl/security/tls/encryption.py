@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from kactl.access.validity import has_expired
+from kactl.security.access.validity import has_expired
 
 from . import forks
 from .tls_records import TlsRecords

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from kactl.access import MalformedCertificate, subject_of
+from kactl.security.access import MalformedCertificate, subject_of
 
 from .der import Attribute, certificate, element, encoded_name
 

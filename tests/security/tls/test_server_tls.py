@@ -12,8 +12,8 @@ import pytest
 
 from kactl.errors import BadConfig
 from kactl.runtime import server_tls
-from kactl.runtime.certificate_file import expiry_in
-from kactl.runtime.server_tls import ServerTls, certificate_of
+from kactl.security.tls.certificate_file import expiry_in
+from kactl.security.tls.server_tls import ServerTls, certificate_of
 from tests.support.certificates import Authority, Signed
 from tests.support.tls_connection import Connected
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kactl.access import tokens
-from kactl.access.role import Role
-from kactl.access.tokens import NewToken, Tokens, new_token
+from kactl.security.access import tokens
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken, Tokens, new_token
 
 NOW_MS = 1_000_000
 

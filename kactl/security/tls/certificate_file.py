@@ -5,7 +5,7 @@ import os
 import ssl
 from pathlib import Path
 
-from kactl.access.validity import expiry_of
+from kactl.security.access.validity import expiry_of
 from kactl.errors import BadConfig
 
 from .private_files import check_private, check_trusted

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from kactl.access import PrincipalRules
+from kactl.security.access import PrincipalRules
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.sasl import Plain, SaslError, ScramClient
-from kactl.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MESSAGE_BYTES_MAX, Name
+from kactl.security.sasl import Plain, SaslError, ScramClient
+from kactl.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, MESSAGE_BYTES_MAX, Name
 from tests.support.marks import at_most
 from tests.support.scram_server import ScramServer
 

@@ -1,0 +1,1 @@
+"""Who may do what: principals, access lists and tokens; SASL mechanisms; TLS."""

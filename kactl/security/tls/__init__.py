@@ -1,0 +1,1 @@
+"""TLS of connections: files of certificates, contexts, and the protocol in turns."""
