@@ -13,7 +13,7 @@ import collections
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kactl.errors import KactlError, Remedy
+from kactl.model.errors import KactlError, Remedy
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_origin import NO_ORIGIN, Origin, present
 

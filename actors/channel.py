@@ -19,8 +19,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kactl.clock import Clock
-from kactl.errors import BrokerUnreachable
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplica
 from kactl.decide.messages.events import BrokerLagged, Event

@@ -7,7 +7,7 @@ their own are sent with `ask`.
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import (
     ElectionRequested,

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
+from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
 from kactl.runtime.logs import logger

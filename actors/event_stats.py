@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.events import Event
 from kactl.telemetry.durations import Durations, Summary
 

@@ -8,7 +8,7 @@ Participants open their link before they register, so usually nothing is fenced.
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.sessions import ParticipantLink
 from kactl.model import Broker
 

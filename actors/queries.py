@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import BadRequest, NotController, NotFound
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BadRequest, NotController, NotFound
 from kactl.decide.machines.deletion import Waiting, waiting
 from kactl.decide.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion
 from kactl.decide.machines.shards import explain

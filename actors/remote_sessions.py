@@ -14,8 +14,8 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
 from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.decide.machines.remote_sessions import (
     CHECKS_PER_TIMEOUT,

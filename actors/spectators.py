@@ -10,8 +10,8 @@ import math
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from kactl.clock import Clock
-from kactl.errors import ControllerMoved, NotController, StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerMoved, NotController, StoreError
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteMessage, Version, Watch
 from kactl.model import Fence

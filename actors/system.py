@@ -14,9 +14,9 @@ from typing import Any, Final, Self, Unpack
 import anyio
 from opentelemetry import metrics, trace
 
-from kactl.clock import Clock, SystemClock
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
-from kactl.errors import BadRequest, ControllerFailed, IllegalState, KactlError
+from kactl.model.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.events import BrokerLagged, ControllerChanged, Event, LeaderAndIsrAnswered, LinksChanged, Started

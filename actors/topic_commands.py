@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any, Final, TypeVar, cast
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.config.topic import check_overrides
-from kactl.errors import BadRequest, NotFound, StoreUnavailable
+from kactl.model.errors import BadRequest, NotFound, StoreUnavailable
 from kactl.decide.machines.placement import topic_rules
 from kactl.decide.machines.topic_progress import missing_brokers, progress_of
 from kactl.decide.messages import arguments

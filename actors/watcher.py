@@ -6,7 +6,7 @@ An event that waits in the controller's inbox is not queued again: its handler r
 from collections.abc import Callable
 from typing import Final
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.events import (
     BrokerModified,
     BrokersChanged,

@@ -34,7 +34,7 @@ from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.machines.chunks import WHOLE
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
-from kactl.clock import SystemClock
+from kactl.runtime.clock import SystemClock
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
 from kactl.decide.machines import partition, replica

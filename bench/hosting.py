@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.errors import SessionExpired
+from kactl.model.errors import SessionExpired
 from kactl.decide.messages.events import ControllerState
 from kactl.model import Fence
 from kactl.stores.base import Session, Store

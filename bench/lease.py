@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.figures import Found
 from bench.run import main, module, undisturbed
-from kactl.clock import SystemClock
+from kactl.runtime.clock import SystemClock
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
-    from kactl.clock import Clock, SystemClock
+    from kactl.runtime.clock import Clock, SystemClock
     from kactl.config.controller_settings import ControllerSettings
     from kactl.config.protocol_level import ProtocolLevel
-    from kactl.errors import (
+    from kactl.model.errors import (
         ActionTimedOut,
         BadRequest,
         ControllerFailed,

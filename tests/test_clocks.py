@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl import clock as clock_module
-from kactl.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock, SystemClock, boot_offset_ns
+from kactl.runtime import clock as clock_module
+from kactl.runtime.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock, SystemClock, boot_offset_ns
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ def test_boot_time_is_that_of_the_host() -> None:
 def test_boot_time_of_a_time_namespace_is_that_of_the_host() -> None:
     """As in a container with its own boot time, one hour ahead."""
     command = ("unshare", "--time", "--boottime", "3600", sys.executable, "-c")
-    code = "from kactl.clock import SystemClock; print(*SystemClock().boot_time())"
+    code = "from kactl.runtime.clock import SystemClock; print(*SystemClock().boot_time())"
     ran = subprocess.run([*command, code], capture_output=True, text=True, timeout=60, check=False)
     if "unshare:" in ran.stderr:
         pytest.skip(f"no time namespace can be made here: {ran.stderr.strip()}")
@@ -121,7 +121,7 @@ HIDDEN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "
 
 @pytest.mark.parametrize(("command", "before"), [((), UNSHARED), (HIDDEN, "")], ids=["unshared", "without-proc"])
 def test_clock_with_an_unknown_offset_has_no_name(command: tuple[str, ...], before: str) -> None:
-    code = f"{before}\nfrom kactl.clock import SystemClock; print(SystemClock().boot_time().boot)"
+    code = f"{before}\nfrom kactl.runtime.clock import SystemClock; print(SystemClock().boot_time().boot)"
     ran = subprocess.run(
         [*command, sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )

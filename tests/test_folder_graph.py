@@ -21,7 +21,7 @@ def test_graph_counts_imports_of_folders_at_run_time(tmp_path: Path) -> None:
         "from . import rows\n"
         "from ..model import Broker\n"
         "if TYPE_CHECKING:\n    from kactl.actors import actor\n"
-        "def load() -> None:\n    import kactl.errors\n"
+        "def load() -> None:\n    import kactl.model.errors\n"
     )
 
     imports = folder_graph.graph({"kactl.decide.state.table": module})

@@ -23,7 +23,7 @@ from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.admin.schema import AuditPage, AuditRecord
-from kactl.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
+from kactl.model.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.stores.zookeeper import ZooKeeperStore

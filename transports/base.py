@@ -10,7 +10,7 @@ A network connects controllers with participants, in both directions, and with s
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch

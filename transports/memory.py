@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import anyio
 
-from kactl import errors
-from kactl.clock import Clock, SystemClock
-from kactl.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
+from kactl.model import errors
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage

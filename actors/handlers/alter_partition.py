@@ -22,7 +22,7 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.topic_entries import TopicEntries
-from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.alter_partition import (
     VERSION_WITH_IDS,

@@ -13,9 +13,9 @@ from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.preemption import NEVER, Preemption
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.config.controller_settings import ControllerSettings
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.reassignment import is_complete
 from kactl.decide.machines.topic_progress import Delivery

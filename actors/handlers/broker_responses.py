@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from kactl.errors import ControllerMoved, ErrorCode, StoreError
+from kactl.model.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.decide.messages.admin import EventsHandled
 from kactl.decide.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState

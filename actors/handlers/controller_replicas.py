@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import BadRequest, NotFound
+from kactl.model.errors import BadRequest, NotFound
 from kactl.decide.machines.exclude_controllers import rewritten
 from kactl.decide.messages.events import TopicsChanged
 from kactl.model import Assignment, TopicPartition, TopicRef

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kactl.actors.machines.unclean import Unclean
-from kactl.errors import ControllerMoved, StaleEpoch, StoreError
+from kactl.model.errors import ControllerMoved, StaleEpoch, StoreError
 from kactl.decide.messages.admin import ReleaseRequested, ResignRequested
 from kactl.decide.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.decide.messages.log import ControllerEvent

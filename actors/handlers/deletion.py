@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import Remedy, StoreError
+from kactl.model.errors import Remedy, StoreError
 from kactl.decide.machines import deletion
 from kactl.decide.messages.events import DeletionsChanged, TopicsChanged
 from kactl.decide.messages.log import TopicEvent

@@ -5,7 +5,7 @@ Source: the classic controller's processTopicDeletion, processTopicDeletionStopR
 
 import numpy as np
 
-from kactl.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
+from kactl.model.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
 from kactl.decide.messages.admin import TopicDeletionRequested
 from kactl.decide.messages.control import Shorts
 from kactl.decide.messages.events import DeletionsChanged, Event, ReplicasDeleted

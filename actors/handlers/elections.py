@@ -10,7 +10,7 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.unclean import Unclean
-from kactl.errors import ErrorCode, Remedy, StoreError
+from kactl.model.errors import ErrorCode, Remedy, StoreError
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled

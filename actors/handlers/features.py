@@ -7,7 +7,7 @@ Source: the classic controller's maybeSetupFeatureVersioning and processFeatureU
 
 import msgspec
 
-from kactl.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
+from kactl.model.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
 from kactl.decide.machines import features as feature_rules
 from kactl.decide.messages.admin import FeatureResult, FeatureUpdatesRequested
 from kactl.decide.messages.events import Event

@@ -1,6 +1,6 @@
 """Handler of the reports of leaders that act. Spectators receive them as `ready`; no decision depends on them."""
 
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.decide.messages.broker import LeadersReported
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.routes import LeaderRows

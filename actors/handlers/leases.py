@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.config.topic import is_leased, standbys
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.events import BrokersChanged, DeletionsChanged, Event
 from kactl.decide.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
 from kactl.decide.messages.log import BrokerEvent

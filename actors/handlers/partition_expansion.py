@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from kactl.errors import BeingDeleted, NotFound
+from kactl.model.errors import BeingDeleted, NotFound
 from kactl.decide.machines.placement import check_growth, check_room
 from kactl.decide.messages.admin import PartitionsRequested
 from kactl.decide.messages.events import Event, TopicModified, TopicsChanged

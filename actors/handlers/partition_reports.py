@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
+from kactl.model.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
 from kactl.decide.messages.admin import ReplicaResetRequested
 from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
 from kactl.decide.messages.control import ReplicaReset, StopReplica

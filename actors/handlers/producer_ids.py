@@ -5,7 +5,7 @@ Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager
 
 from typing import Final
 
-from kactl.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
+from kactl.model.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.decide.messages.events import Event
 from kactl.model import ProducerIdBlock

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.model import TopicPartition
 
 # A Kafka follower that has copied everything fetches every 500 ms by default. Between two fetches of one follower its

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kactl.errors import ErrorCode, Remedy, StoreError
+from kactl.model.errors import ErrorCode, Remedy, StoreError
 from kactl.model import TopicPartition
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.cluster import Cluster

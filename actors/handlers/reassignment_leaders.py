@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.decide.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.decide.state.change import Change

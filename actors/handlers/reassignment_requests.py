@@ -5,7 +5,7 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 
 from collections.abc import Callable, Collection, Mapping
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ReassignmentResult
 from kactl.decide.messages.events import ReassignmentStored
 from kactl.model import NO_BROKER, Assignment, TopicPartition

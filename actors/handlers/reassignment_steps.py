@@ -20,7 +20,7 @@ import numpy as np
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
-from kactl.errors import BadRequest, ErrorCode, NotFound, StoreError
+from kactl.model.errors import BadRequest, ErrorCode, NotFound, StoreError
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.election import Election
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.clock import Clock
-from kactl.errors import ErrorCode
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ErrorCode
 from kactl.model import TopicPartition
 
 REPEAT_MS: Final = 60_000

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.decide.machines import draining
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.admin import UndrainRequested

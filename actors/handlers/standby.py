@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import Remedy, StoreError
+from kactl.model.errors import Remedy, StoreError
 from kactl.decide.machines import partition
 from kactl.decide.messages.events import Event, StandbyDue, TopicsChanged
 from kactl.model import Maintenance, Membership, ReplicaState

@@ -7,7 +7,7 @@ epoch, which is raised here before the replica serves again.
 
 import numpy as np
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import TopicPartition
 from kactl.decide.state.rows import RowNumbers, Rows, holds
 

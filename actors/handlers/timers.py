@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from kactl.clock import Clock
-from kactl.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError
 from kactl.decide.messages.events import Event
 from kactl.runtime.logs import logger
 

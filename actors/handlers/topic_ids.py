@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import BadRequest, NotFound, Remedy, StoreError
+from kactl.model.errors import BadRequest, NotFound, Remedy, StoreError
 from kactl.decide.messages.events import Event, TopicIdsDue
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.runtime.logs import logger

@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 
 T = TypeVar("T")
 

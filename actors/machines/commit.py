@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import Remedy, StoreError
+from kactl.model.errors import Remedy, StoreError
 from kactl.model import NO_VERSION
 from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import ControllerMoved, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import PartitionState, ReplicaState
 from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.runtime.logs import logger

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.decide.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows

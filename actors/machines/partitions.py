@@ -12,8 +12,8 @@ import logging
 
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import StoreError
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
 from kactl.model import PartitionState

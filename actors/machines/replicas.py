@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import StoreError
 from kactl.decide.machines import replica
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from kactl.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
+from kactl.model.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster

@@ -16,9 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.config.controller_settings import KAFKA_DEFAULT
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, Rows

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster

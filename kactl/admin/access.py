@@ -18,7 +18,7 @@ from aiohttp import web
 from kactl.security.access import Principal
 from kactl.security.access.role import Role
 from kactl.config.settings import ApiConfig
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.error_id import log_error

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.log import RequestEvent
 from kactl.model import TopicPartition
 from kactl.runtime.escaping import escaped

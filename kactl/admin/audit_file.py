@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import drop_group, is_at, make_folder
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.config.kafka_settings import KafkaConfig
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.model import Broker, Endpoint
 from kactl.runtime.addresses import is_loopback
 from kactl.runtime.logs import logger

@@ -13,7 +13,7 @@ from aiohttp import web
 from kactl.security.access import Principal, tickets
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import CREDENTIAL, TokenRecord
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.addresses import plain_address
 
 from .connections import Connection

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from kactl.security.access import Principal, PrincipalRules
 from kactl.security.access.role import Role, RoleName
-from kactl.clock import SystemClock
-from kactl.errors import BadRequest
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import BadRequest
 from kactl.runtime.addresses import is_loopback
 
 from . import exposure

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.log import AnyEvent, encode
 
 from . import problem

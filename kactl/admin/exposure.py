@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config, StoreConfig
 from kactl.config.values import LISTEN
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
 from kactl.runtime.listening import is_local
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from kactl.config.settings import HealthConfig
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.machines.explain import handler_text, reset_of
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
 from kactl.model import Maintenance

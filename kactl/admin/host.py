@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.telemetry.attempts import Attempts, Recorded
 from kactl.telemetry.past_states import PastStates
 

@@ -4,7 +4,7 @@ import dataclasses
 import resource
 from typing import Final
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 # -- one connection ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from aiohttp.typedefs import Middleware
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import without_secrets
 from kactl.actors.system import Controller
-from kactl.errors import BadRequest, ErrorCode, NotController
+from kactl.model.errors import BadRequest, ErrorCode, NotController
 from kactl.decide.messages import arguments
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant

@@ -1,6 +1,6 @@
 """A single participant in the place of a group."""
 
-from kactl.errors import NotFound
+from kactl.model.errors import NotFound
 from kactl.participant import Life, Participant
 
 

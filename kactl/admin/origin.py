@@ -15,7 +15,7 @@ from aiohttp import web
 
 from kactl.config.settings import ApiConfig
 from kactl.config.values import HOST
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.addresses import is_loopback, plain_address
 from kactl.runtime.escaping import escaped
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy
+from kactl.model.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy
 
 from .schema import ONE_LINE, FieldError, Problem, ProblemController
 

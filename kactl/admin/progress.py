@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.machines.reassignment import progress
 from kactl.model import NO_LEADER, ReplicaState, TopicPartition
 from kactl.decide.state.cluster import Cluster

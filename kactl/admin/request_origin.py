@@ -12,7 +12,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kactl.security.access import stranger
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.telemetry.event_origin import ORIGIN, Origin
 

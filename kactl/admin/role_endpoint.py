@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from kactl.security.access.role import Role
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 
 from . import problem

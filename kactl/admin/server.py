@@ -17,7 +17,7 @@ from aiohttp import web
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.config.values import Listen
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.participant.group import Participants
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port

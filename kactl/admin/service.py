@@ -13,7 +13,7 @@ from typing import Protocol
 from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
+from kactl.model.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Ints
 from kactl.decide.state.table import Table

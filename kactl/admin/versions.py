@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.errors import ErrorCode, StaleEpoch, StoreUnavailable
+from kactl.model.errors import ErrorCode, StaleEpoch, StoreUnavailable
 from kactl.model import TopicPartition
 
 from . import problem

@@ -205,7 +205,7 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
     """Returns settings that verify the server's certificate and its name, and present the client's own."""
     import ssl
 
-    from kactl.errors import BadConfig
+    from kactl.model.errors import BadConfig
     from kactl.security.tls.certificate_file import load_pair, unusable_authorities
     from kactl.runtime.private_files import check_trusted
 

@@ -4,7 +4,7 @@ import os
 import ssl
 from typing import Any, Final
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.security.tls.certificate_file import load_authorities, load_pair
 from kactl.runtime.logs import logger
 

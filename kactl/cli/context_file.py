@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import check_private, check_trusted, write_private
 
 from .exits import Exit, Failure, of_system

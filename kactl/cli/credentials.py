@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kactl.admin.identity import run_file
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 from . import context_file
 from .context_file import Context

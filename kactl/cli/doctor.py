@@ -123,7 +123,7 @@ def _permissions(store: "StoreConfig") -> Check:
     """Check that only brokers and kactl may change the cluster's nodes."""
     import anyio
 
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
 
     from .stores import zookeeper_permissions
 
@@ -199,7 +199,7 @@ def _network(file: str | None) -> Iterator[Check]:
     """Check the certificate of `[network]`, and that every controller can be reached with it."""
     if file is None:
         return
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
 
     from .up import served_config
 
@@ -223,7 +223,7 @@ def _network(file: str | None) -> Iterator[Check]:
 
 def _own_secret() -> Check:
     """Check the secret that programs of this user share, which is made if there is none."""
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
     from kactl.runtime.user_state import own_secret, secret_path
 
     try:
@@ -243,7 +243,7 @@ def _api(file: str | None) -> Iterator[Check]:
     from kactl.admin.exposure import API, checked
     from kactl.admin.identity.places import places_of
     from kactl.admin.identity.token_file import read_tokens
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
 
     from .up import served_config
 
@@ -276,7 +276,7 @@ def _api(file: str | None) -> Iterator[Check]:
 
 def _tokens(path: "Path", read: "Callable[[Path], tuple[TokenRecord, ...]]") -> Iterator[Check]:
     """Check that the token file can be read, and which tokens end soon."""
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
 
     check = f"tokens {path}"
     try:

@@ -8,7 +8,7 @@ import msgspec
 
 from kactl.admin.broker_listeners import mismatches, without_controller, without_rack
 from kactl.config.settings import Config
-from kactl.errors import BrokerUnreachable, KactlError
+from kactl.model.errors import BrokerUnreachable, KactlError
 from kactl.model import Broker
 
 from .broker_login import broker_credentials

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from kactl.admin.schema import FieldError, Problem
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.runtime.escaping import harmless_json, harmless_lines
 
 

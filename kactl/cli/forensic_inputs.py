@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kactl.errors import BadRequest, KactlError
+from kactl.model.errors import BadRequest, KactlError
 
 from . import forensics
 from .common_options import Settings

@@ -81,7 +81,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     compressed with gzip, or as printed by containers; the metadata log as printed by Kafka's dump tool; and kactl's own
     log. The kind of a file is detected from its content. The results are more complete with the logs of more brokers.
     """
-    from kactl.errors import BadRequest, KactlError
+    from kactl.model.errors import BadRequest, KactlError
 
     form = settings.form()
     from kactl.forensics.ingest import NothingToIngest, check_target

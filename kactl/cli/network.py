@@ -11,7 +11,7 @@ from opentelemetry.metrics import MeterProvider
 from kactl.admin.exposure import NETWORK
 from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config, NetworkConfig
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import Broker
 from kactl.participant.network import ControlLink, ParticipantPort
 from kactl.runtime import reloading

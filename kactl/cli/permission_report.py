@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol
 
-from kactl.errors import SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import check_private
 from kactl.runtime.secret import Secret
 

@@ -17,10 +17,10 @@ from opentelemetry.trace import TracerProvider
 from kactl.actors.system import Controller
 from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.decide.messages.events import ControllerState
 from kactl.model import Broker
 from kactl.participant.group import Participants

@@ -21,7 +21,7 @@ from kactl.admin.exposure import checked
 from kactl.config.file import load
 from kactl.config.settings import Config
 from kactl.config.values import Listen
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.runtime import reloading
 from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.config.settings import Config, StoreConfig
 from kactl.model import Broker
 from kactl.runtime.secret import Secret

@@ -67,7 +67,7 @@ def timeline(
     Times are on one clock: offsets between the clocks of brokers are corrected, and ± is the remaining uncertainty. For
     the name of a topic, its partitions are listed.
     """
-    from kactl.errors import NotFound
+    from kactl.model.errors import NotFound
 
     form = settings.form()
     with errors_translated():

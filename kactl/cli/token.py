@@ -218,7 +218,7 @@ def _token_file(settings: Settings, config: str | None, tokens: str | None, *, c
         return Path(tokens)
     if config is not None:
         from kactl.admin.identity.places import places_of
-        from kactl.errors import BadConfig
+        from kactl.model.errors import BadConfig
 
         from .up import served_config
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.threads import run_in_thread
 
 # Path of traces at a collector.

@@ -20,7 +20,7 @@ def zk_secure(settings: Settings, *, file: str, apply: bool, opens: bool, dry_ru
     brokers and kactl log in to ZooKeeper, set zookeeper.set.acl=true on every broker and set-acl in kactl's
     configuration, and restart them; then run this command with --apply. It can be interrupted and run again.
     """
-    from kactl.errors import KactlError
+    from kactl.model.errors import KactlError
 
     from .setup import check_exposure, read_config
     from .stores import zookeeper_permissions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from kactl.security.access import PrincipalRules
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from .kafka_settings import KafkaClientConfig, KafkaConfig
 from .settings import ApiConfig, Config, NetworkConfig, StoreConfig

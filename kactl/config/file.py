@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import check_trusted
 
 from .accepted import accepted

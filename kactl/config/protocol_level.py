@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 _WRITTEN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:-IV([0-9]{1,4})|(?:\.[0-9]{1,4})*)")
 

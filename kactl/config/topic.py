@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import STANDBY
 
 from . import topic_values as values

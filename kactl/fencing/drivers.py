@@ -9,7 +9,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Final, Literal
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 Dialect = Literal["sqlite", "postgresql", "mysql"]
 

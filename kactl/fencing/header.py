@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kactl.errors import BadRequest, StaleToken
+from kactl.model.errors import BadRequest, StaleToken
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken
 

@@ -4,7 +4,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kactl.errors import ActionTimedOut, StaleToken
+from kactl.model.errors import ActionTimedOut, StaleToken
 from kactl.participant.leases.leader import Leader
 
 # Of the metadata: the token, and the topic that it belongs to.

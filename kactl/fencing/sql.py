@@ -6,7 +6,7 @@ waits for it, then finds the higher token.
 
 from typing import Final, get_args
 
-from kactl.errors import BadRequest, StaleToken
+from kactl.model.errors import BadRequest, StaleToken
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.token import FencingToken
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
-from kactl.errors import BadRequest, IllegalState
+from kactl.model.errors import BadRequest, IllegalState
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 from . import overview, progress
 from .event_types import Kind

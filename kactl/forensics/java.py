@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 JAVA_MIN: Final = 17
 REMEDY: Final = "install Java 17 or later and set JAVA_HOME, or `pip install 'kactl[java]'`"

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.runtime.private_files import open_private
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 from .columns import columns, schema
 from .events import SCHEMA, SCHEMA_VERSION, spark_schema

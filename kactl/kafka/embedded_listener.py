@@ -13,7 +13,7 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.config.values import ENDPOINT
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.model import NO_EPOCH, Broker, Endpoint
 from kactl.runtime.listening import is_local

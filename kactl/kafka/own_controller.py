@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kactl.actors.system import Controller
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import ZERO_ID, Broker, TopicRef
 from kactl.runtime.budget import Budget

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from kactl.clock import Clock
-from kactl.errors import ControllerUnreachable
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
 

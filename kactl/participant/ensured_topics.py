@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import ActionTimedOut, ControllerUnreachable, NotController
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ActionTimedOut, ControllerUnreachable, NotController
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.topic_requests import WaitFor, ensure_request
 from kactl.model import TopicKind

@@ -7,8 +7,8 @@ from typing import Final, Self
 
 import anyio
 
-from kactl.clock import Clock
-from kactl.errors import BadRequest, NotFound
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BadRequest, NotFound
 from kactl.decide.messages import arguments
 from kactl.runtime.background import BlockStack, raise_alone
 from kactl.runtime.patience import START_TIMEOUT_MS

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Iterable, Sequence
 import anyio
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import ErrorCode, KactlError, NotFound, StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ErrorCode, KactlError, NotFound, StoreError
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import (
     Acknowledged,

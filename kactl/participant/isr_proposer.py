@@ -10,7 +10,7 @@ Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.runtime.logs import logger

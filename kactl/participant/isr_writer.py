@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.model import NO_BROKER, TopicPartition
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError
 from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.model import NO_EPOCH, TopicPartition, TopicRef
 from kactl.runtime.logs import logger

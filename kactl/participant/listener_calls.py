@@ -16,8 +16,8 @@ import anyio
 import anyio.lowlevel
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import ErrorCode
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import Shorts
 from kactl.model import TopicPartition
 from kactl.runtime.logs import FailureLog, logger

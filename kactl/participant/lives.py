@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience

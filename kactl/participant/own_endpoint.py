@@ -15,8 +15,8 @@ the results of earlier ones. A refusal takes nothing from a registration; the co
 
 from typing import Final
 
-from kactl.clock import Clock
-from kactl.errors import ControllerUnreachable, EndpointUnreachable, KactlError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, KactlError
 from kactl.decide.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.runtime.logs import logger

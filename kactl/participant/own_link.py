@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from kactl.errors import ControllerUnreachable
+from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import SessionAnswer, SessionRequest

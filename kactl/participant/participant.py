@@ -20,8 +20,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
 from kactl.decide.messages import arguments
 from kactl.decide.messages.arguments import AnyPartition
 from kactl.decide.messages.sessions import START_BYTES, incarnation_ids

@@ -5,7 +5,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
 

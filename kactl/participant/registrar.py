@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import anyio
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import (
+from kactl.runtime.clock import Clock
+from kactl.model.errors import (
     BrokerIdTaken,
     ControllerUnreachable,
     EndpointUnreachable,

@@ -6,7 +6,7 @@ its session with the controller: the requests go over the link to it, and its he
 
 from typing import Final, Protocol
 
-from kactl.errors import (
+from kactl.model.errors import (
     BrokerIdTaken,
     EndpointUnreachable,
     KactlError,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kactl.clock import Clock
-from kactl.errors import BadRequest
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BadRequest
 from kactl.decide.machines.remote_sessions import CLOCK_DRIFT_MAX
 from kactl.decide.messages import arguments
 from kactl.stores.base import Store

@@ -29,7 +29,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.errors import IllegalState, KactlError
+from kactl.model.errors import IllegalState, KactlError
 
 from . import forks
 from .logs import logger

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from kactl.errors import InternalError, KactlError
+from kactl.model.errors import InternalError, KactlError
 
 # Two errors of one log have the same id with a probability of 1e-9 after 500 errors.
 _BYTES: Final = 6

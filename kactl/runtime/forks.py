@@ -24,7 +24,7 @@ import threading
 import weakref
 from typing import Any, Final, NoReturn, Protocol
 
-from kactl.errors import ProcessForked
+from kactl.model.errors import ProcessForked
 
 
 class Shared(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from .logs import logger
 

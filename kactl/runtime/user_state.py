@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from .private_files import locked, make_folder, read_private, write_private
 from .secret import Secret

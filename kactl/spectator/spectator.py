@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 
 import anyio
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import (
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import (
     ActionTimedOut,
     BadRequest,
     ControllerUnreachable,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteMessage, Version, Watch
 from kactl.model import NO_BROKER

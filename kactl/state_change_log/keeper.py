@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger

@@ -21,7 +21,7 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import (
     NO_BROKER,
     Assignment,

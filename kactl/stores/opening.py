@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 
 
 class _Users:

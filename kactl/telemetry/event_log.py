@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import IllegalState
+from kactl.runtime.clock import Clock
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import OrderReason
 from kactl.decide.messages.log import (
     AnyEvent,

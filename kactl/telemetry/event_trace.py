@@ -13,7 +13,7 @@ import numpy as np
 from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanContext
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
 from kactl.decide.state.rows import Bools, Ints
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from opentelemetry import trace as otel
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import Cause, ElectionEvent
 

@@ -13,7 +13,7 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 
 # Interval of the checks. A hostile crowd makes some ten thousand objects in 100 ms.
 INTERVAL_MS: Final = 25

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 
 from .metrics import Telemetry
 

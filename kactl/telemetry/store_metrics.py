@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 
 from .metrics import Reading, Telemetry
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from kactl.clock import BootTime
+from kactl.runtime.clock import BootTime
 
 from .loop import SimLoop
 from .nodes import NODE

@@ -5,7 +5,7 @@ import random
 
 import msgspec
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.transports.base import Connection, Transport

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 from . import corpus
 from .history import History

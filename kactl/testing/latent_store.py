@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Session, SessionBound, Store, StoreEvent
 
 # Lets mypy accept a class with delegated methods where a `Store` or a `Session` is expected.

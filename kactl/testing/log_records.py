@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 from .history import Event
 from .loop import SimLoop

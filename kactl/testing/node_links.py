@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import ControllerUnreachable, NotController
+from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.decide.messages import sessions
 from kactl.decide.messages.sessions import ParticipantLink, SessionAnswer, SessionRequest
 from kactl.participant.network import LinkState, ParticipantPort

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.events import Event
 
 from .nodes import NODE, Node

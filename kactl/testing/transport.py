@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request
 from kactl.model import Broker
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.errors import KactlError, MalformedMessage
+from kactl.model.errors import KactlError, MalformedMessage
 from kactl.decide.messages import routes, sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response

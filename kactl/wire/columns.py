@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 
 Buffer = bytes | memoryview
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,

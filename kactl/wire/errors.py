@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kactl import errors
-from kactl.errors import KactlError
+from kactl.model import errors
+from kactl.model.errors import KactlError
 
 _Text = Annotated[str, msgspec.Meta(max_length=100_000)]
 _Plain = bool | int | float | _Text | None

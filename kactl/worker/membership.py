@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 
 from kactl.actors.system import Controller
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.transports.memory import MemoryHub

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from kactl.errors import BadRequest, LeadershipLost
+from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.fencing import Fenced, fenced
 from kactl.model import TopicPartition
 from kactl.participant.handlers.handler import PartitionHandler

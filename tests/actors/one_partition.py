@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kactl.actors.system import Controller
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ReassignmentResult
 from kactl.model import Assignment, PartitionView, ReplicaState
 from kactl.decide.outbound.batch import Addressed

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kactl.actors.actor import Actor, ActorStopped, InboxFull
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
+from kactl.model.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.broker import AlterPartitionRequested
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import ActionTimedOut, BadRequest, NotController
+from kactl.model.errors import ActionTimedOut, BadRequest, NotController
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kactl.actors.handlers.broker_responses import BrokerAnswers
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.decide.messages.events import BrokerModified, BrokersChanged
 from kactl.decide.messages.log import BrokerEvent

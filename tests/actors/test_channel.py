@@ -12,7 +12,7 @@ from kactl.actors import channel as channel_module
 from kactl.actors.actor import InboxFull
 from kactl.actors.channel import COALESCE_COUNT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
+from kactl.model.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition

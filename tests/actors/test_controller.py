@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import TopicExists
+from kactl.model.errors import TopicExists
 from kactl.decide.messages.control import StopReplica, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import BrokerEvent

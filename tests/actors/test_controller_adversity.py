@@ -12,7 +12,7 @@ import pytest
 from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
-from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
+from kactl.model.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

@@ -5,7 +5,7 @@ import asyncio
 import anyio
 import pytest
 
-from kactl.errors import ControllerMoved, NotController, StoreUnavailable
+from kactl.model.errors import ControllerMoved, NotController, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import ControllerEvent

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker

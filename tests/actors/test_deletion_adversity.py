@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers import deletion as handler
-from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines.partition import TRANSITIONS
 from kactl.decide.messages.events import DeletionsChanged
 from kactl.decide.messages.log import TopicEvent

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
+from kactl.model.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from kactl.decide.messages.admin import TopicDeletionRequested
 from kactl.decide.messages.control import PartitionErrors, StopReplica, StopReplicaResponse
 from kactl.decide.messages.events import BrokerModified, ReplicasDeleted

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from kactl.errors import BrokerNotAvailable, ErrorCode
+from kactl.model.errors import BrokerNotAvailable, ErrorCode
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import explain_deletion
 from kactl.decide.messages.admin import UndrainRequested

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from kactl.errors import ErrorCode, NotController, StoreUnavailable
+from kactl.model.errors import ErrorCode, NotController, StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind, ElectionResult
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.events import PreferredElectionStored

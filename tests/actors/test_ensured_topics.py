@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
+from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import TopicPartition
 from kactl.testing.contracts.link_support import until

@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import PartitionEvent

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kactl.actors.event_stats import IDLE_MS, EventStats
 from kactl.actors.priority_inbox import PriorityInbox
-from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
+from kactl.model.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.decide.messages.admin import (
     ControllerRequest,
     ElectionKind,

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.actors.handlers.deletion import Deletion
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.state.deletion_blockers import BlockerReason
 from tests.support.controller_harness import world
 

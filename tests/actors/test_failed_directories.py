@@ -9,7 +9,7 @@ from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition

@@ -5,7 +5,7 @@ import pytest
 from kactl.actors.handlers.brokers import BrokerEvents
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.stopped_replicas import StoppedReplicas
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import ReplicaState
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world

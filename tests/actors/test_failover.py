@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
 from kactl.actors.system import Controller
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged, SessionLost

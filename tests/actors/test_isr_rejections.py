@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kactl.actors.handlers.rejected_proposals import REPEAT_MS
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, Drain, Maintenance

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.actors.handlers.serving_replicas import PAUSES_MS
 from kactl.actors.system import Controller
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.control import LeaderAndIsr, Request, Response
 from kactl.model import ReplicaStatus, TopicPartition

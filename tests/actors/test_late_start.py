@@ -5,7 +5,7 @@ import re
 import pytest
 
 import kactl
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import ControllerRecord, Fence
 from tests.support.clocks import ManualClock, settle
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import StaleBrokerEpoch
+from kactl.model.errors import StaleBrokerEpoch
 from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
 from kactl.model import NO_BROKER
 from kactl.decide.state.holds import past_life

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.support.cluster_seeds import led

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
-from kactl.errors import BadRequest, TopicExists
+from kactl.model.errors import BadRequest, TopicExists
 from kactl.decide.messages.admin import ReassignmentRequested
 from kactl.model import TopicPartition
 from tests.support.clocks import ManualClock, settle

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers.balance import PAUSES_MAX
-from kactl.errors import BadRequest, NotReady
+from kactl.model.errors import BadRequest, NotReady
 from kactl.decide.messages.admin import ElectionKind
 from kactl.model import TopicPartition
 from tests.support.clocks import settle

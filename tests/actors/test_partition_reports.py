@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.system import Controller
-from kactl.errors import (
+from kactl.model.errors import (
     BadRequest,
     BrokerNotAvailable,
     NotFound,

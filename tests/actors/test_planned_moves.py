@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from kactl.errors import KactlError, TopicExists
+from kactl.model.errors import KactlError, TopicExists
 from kactl.decide.messages.admin import ControllerRequest, ElectionKind, ElectionRequested, ResignRequested, UndrainRequested
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.actors.machines.chunks import PORTION_CHUNKS
-from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
+from kactl.model.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested
 from kactl.decide.messages.broker import (
     AlterPartitionRequested,

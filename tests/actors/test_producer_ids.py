@@ -4,7 +4,7 @@ import pytest
 
 from kactl.actors.handlers.producer_ids import TRIES_MAX
 from kactl.actors.system import Controller
-from kactl.errors import (
+from kactl.model.errors import (
     BrokerNotRegistered,
     ErrorCode,
     NotController,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers.proposed_strays import COLLECT_MS, FORGET_MS, ProposedStrays
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
 from kactl.decide.messages.events import StraysProposed
 from kactl.model import Assignment, TopicPartition

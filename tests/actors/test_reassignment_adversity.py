@@ -12,7 +12,7 @@ import pytest
 from kactl.actors.machines.messages import MoveReplicas
 from kactl.actors.machines.replicas import Replicas
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
+from kactl.model.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.decide.messages.control import StopReplica

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.machines.reassignment import Progress, Step, progress
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from kactl.participant import Listener, Participants

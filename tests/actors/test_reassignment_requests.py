@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
+from kactl.model.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from kactl.decide.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.support.clocks import settle

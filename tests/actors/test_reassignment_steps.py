@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import BrokerIdTaken, StoreUnavailable
+from kactl.model.errors import BrokerIdTaken, StoreUnavailable
 from kactl.decide.messages.sessions import (
     Goodbye,
     Granted,

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
+from kactl.model.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Drain, Maintenance, PartitionState, TopicPartition

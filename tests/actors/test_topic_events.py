@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.support.clocks import settle

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ControllerMoved, StoreUnavailable
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.decide.messages.admin import PartitionsRequested, TopicDeletionRequested
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
 from kactl.decide.messages.events import TopicModified

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.errors import BadRequest, KactlError
+from kactl.model.errors import BadRequest, KactlError
 
 pytestmark = pytest.mark.anyio
 

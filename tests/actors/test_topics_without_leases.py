@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.admin import ResignRequested
 from kactl.model import NO_BROKER
 from tests.support.clocks import settle

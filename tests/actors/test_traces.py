@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.channel import RETRY_BACKOFF_MS
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsrResponse, PartitionErrors
 from kactl.model import TopicPartition
 from kactl.telemetry.event_spans import _status

@@ -24,7 +24,7 @@ from kactl.admin.identity import credentials, run_file
 from kactl.admin.identity.token_file import read_tokens, write_tokens
 from kactl.admin.route import Route
 from kactl.admin.routes.route_table import ROUTES
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.admin.conftest import Answered, Served, served
 from tests.support import api_access
 

@@ -16,7 +16,7 @@ from kactl.admin.audit_file import NAME, AuditFile, verify
 from kactl.admin.audit_trail import AuditTrail
 from kactl.admin.schema import AuditRecord
 from kactl.cli.root import kactl
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.admin.conftest import served
 
 pytestmark = pytest.mark.anyio

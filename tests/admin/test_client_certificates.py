@@ -23,7 +23,7 @@ from kactl.security.access.tokens import new_token
 from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime import reloading, server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from tests.admin.conftest import Answered, Served, served

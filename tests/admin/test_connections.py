@@ -18,7 +18,7 @@ import pytest
 from kactl.admin import limits, mounting
 from kactl.admin.gate import Gate
 from kactl.admin.limits import Capacity, capacity
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.admin.conftest import Served, served
 from tests.support.api_access import opened
 from tests.support.fork_server import Program

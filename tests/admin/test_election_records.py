@@ -5,7 +5,7 @@ import pytest
 
 from kactl.admin.event_stream import LIVE_MS
 from kactl.admin.schema import ElectionEvent, ElectionList, Problem
-from kactl.errors import ActionTimedOut, BrokerUnreachable
+from kactl.model.errors import ActionTimedOut, BrokerUnreachable
 from kactl.decide.messages.log import RequestEvent
 from tests.admin.conftest import Served
 from tests.admin.test_event_stream import open_stream

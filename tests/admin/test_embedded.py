@@ -20,7 +20,7 @@ from kactl.admin import access as deciding
 from kactl.admin import embedded, event_stream
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
-from kactl.errors import BadConfig, BadRequest
+from kactl.model.errors import BadConfig, BadRequest
 from kactl.runtime import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from tests.admin.test_mounted import Answered, Client, cluster, running

@@ -19,7 +19,7 @@ from kactl.admin.exposure import checked, openings
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.config.settings import ApiConfig, ApiTlsConfig, Config, SecurityConfig, StoreConfig
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime import server_tls
 from tests.admin.conftest import Served, served
 from tests.admin.test_access import bearer, token

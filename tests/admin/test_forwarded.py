@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from kactl.admin.forwarded import HOPS_MAX, forwarded_peer
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.admin.conftest import Served, served
 
 pytestmark = pytest.mark.anyio

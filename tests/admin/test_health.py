@@ -9,7 +9,7 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.admin.progress import ProgressWatch
 from kactl.admin.schema import ClusterInfo, HealthCheck
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition
 from kactl.participant.group import Participants
 from kactl.decide.state.cluster import Cluster

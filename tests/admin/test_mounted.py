@@ -14,7 +14,7 @@ from aiohttp import web
 import kactl
 from kactl import admin
 from kactl.admin.routes.route_table import ROUTES
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio

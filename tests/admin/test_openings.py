@@ -12,7 +12,7 @@ from kactl.admin.exposure_report import ExposureReport
 from kactl.cli import setup
 from kactl.config.file import load
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.cli.server import kactl
 
 ZOOKEEPER = '[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n'

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.config.file import load
 from kactl.config.settings import SecurityConfig
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.addresses import is_loopback
 from tests.admin.conftest import Served, served
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kactl.admin.routes.route_table import ROUTES
-from kactl.errors import TopicBeingDeleted, TopicExists
+from kactl.model.errors import TopicBeingDeleted, TopicExists
 from tests.admin.conftest import Served
 from tests.support.clocks import settle
 

@@ -14,7 +14,7 @@ from kactl.admin import limits
 from kactl.admin.limits import Capacity
 from kactl.admin.routes.route_table import ROUTES
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.admin.conftest import Served, served
 
 pytestmark = pytest.mark.anyio

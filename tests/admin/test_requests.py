@@ -11,7 +11,7 @@ from kactl.admin.route import BODY_BYTES_MAX
 from kactl.admin.schema import ElectionAnswer, TopicCreated
 from kactl.admin.server import serve
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.participant import Life
 from tests.admin.conftest import JSON, Answered, Served, served, with_orders
 from tests.support.clocks import settle

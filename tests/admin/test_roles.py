@@ -11,7 +11,7 @@ from aiohttp import web
 
 import kactl
 from kactl import admin
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.model import Endpoint
 from tests.support.clocks import ManualClock, settle
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kactl.admin.served_certificates import DAY_S, LOOK_S, ServedCertificates
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from kactl.security.tls.server_tls import ServerTls

@@ -11,7 +11,7 @@ from kactl.actors.handlers import standby as standby_module
 from kactl.actors.system import Controller
 from kactl.admin.schema import BrokerList, ClusterInfo, PartitionInfo, PartitionPage, TopicDetail, TopicPage
 from kactl.cli.api_client import Api
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.memory import MemoryStore
 from tests.admin.conftest import Served, served
 from tests.support.clocks import ManualClock, settle

@@ -7,7 +7,7 @@ import pytest
 
 from bench.encryption import Reachable, transport_of
 from bench.sinks import PROTOCOLS, protected_sinks
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import UpdateMetadataResponse
 from kactl.model import Broker, Endpoint
 from tests.support.certificates import Authority

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.security.access import Acl, Acls, Operation, kafka_subject, topic
 from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.cli.client_tls import client_tls
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.support.certificates import Authority, Signed
 
 

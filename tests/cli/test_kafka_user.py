@@ -8,7 +8,7 @@ import pytest
 from kactl.cli.exits import Exit
 from kactl.cli.kafka_user import UserInfo
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.security.sasl import verifier
 from kactl.transports.kafka.listener.user_file import read_users
 from tests.cli.server import CommandResult, kactl

@@ -10,7 +10,7 @@ from kactl.actors.system import Controller
 from kactl.cli.listening import listed_as, listener, listening
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
 from kactl.runtime import reloading
 from kactl.runtime.reloading import Reloads

@@ -10,7 +10,7 @@ import pytest
 from kactl.cli import output
 from kactl.cli.common_options import Settings
 from kactl.cli.exits import Failure
-from kactl.errors import BadConfig, NotFound
+from kactl.model.errors import BadConfig, NotFound
 
 from .server import kactl
 

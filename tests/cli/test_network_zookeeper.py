@@ -10,7 +10,7 @@ import pytest
 import kactl
 from kactl.cli.serving import Server, over_zookeeper
 from kactl.config.file import load
-from kactl.errors import LeadershipLost
+from kactl.model.errors import LeadershipLost
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.testing.contracts.link_support import moment, until
 from tests.support.processes import free_port

@@ -15,7 +15,7 @@ import pytest
 from kactl.admin.identity.token_file import read_tokens
 from kactl.admin.schema import ControllerInfo
 from kactl.cli.root import kactl as root
-from kactl.clock import SystemClock
+from kactl.runtime.clock import SystemClock
 from kactl.stores.sqlite.database import Database
 from tests.environment.places import require_places
 from tests.support import tree

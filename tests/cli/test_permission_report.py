@@ -13,7 +13,7 @@ from kactl.cli import permission_report
 from kactl.cli.permission_report import INTERVAL_S, RETRY_S, PermissionReport
 from kactl.cli.serving import over_zookeeper
 from kactl.config.file import load
-from kactl.errors import StoreError, StoreUnavailable
+from kactl.model.errors import StoreError, StoreUnavailable
 from tests.support.secure_zookeeper import PASSWORD, SUPERUSER, USER, SecureZooKeeper
 from tests.support.zookeeper_fixtures import jars
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kactl.cli.secret_files import read_secret
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 KEY = "store.password-file"
 

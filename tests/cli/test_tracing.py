@@ -13,7 +13,7 @@ from kactl.cli.serving import embedded
 from kactl.cli.tracing import endpoint_of, exporting
 from kactl.config.file import load
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 from kactl.config.file import load
 from kactl.config.json_schema import json_schema
 from kactl.config.values import Duration
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 SCHEMA = json_schema()
 VALID = jsonschema.Draft202012Validator(SCHEMA)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kactl.config.file import load
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
 
 INTERNAL = Endpoint("INTERNAL", "127.0.0.1", 9190)

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kactl.config.file import load
 from kactl.config.settings import Config, StoreConfig
 from kactl.config.values import Duration, Listen
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 
 def test_everything_except_node_id_has_a_default(file: Path) -> None:

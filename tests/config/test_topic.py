@@ -4,7 +4,7 @@ import pytest
 
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.topic import LEASE, SETTINGS, Rules, check_overrides
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 OWN = Rules(own_names=True)
 REMOTE = Rules(has_remote_storage=True)

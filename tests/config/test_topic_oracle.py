@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from kactl.config.topic import LEASE, SETTINGS, Rules, check_overrides
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from tests.support.jars import java_command
 from tests.support.zookeeper_fixtures import jars
 

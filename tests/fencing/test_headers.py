@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kactl.errors import BadRequest, LeadershipLost, StaleToken
+from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.fencing import HEADER, HeaderFence, headers
 from kactl.fencing import headers as headers_of
 from kactl.participant.leases.token import FencingToken

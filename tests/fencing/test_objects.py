@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.errors import ActionTimedOut, LeadershipLost, StaleToken
+from kactl.model.errors import ActionTimedOut, LeadershipLost, StaleToken
 from kactl.fencing import ObjectHead, PutIfMatch, object_key
 
 from .leaders import OTHER_ID, leader

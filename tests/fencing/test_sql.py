@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
-from kactl.errors import BadRequest, LeadershipLost, StaleToken
+from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.fencing import ddl, fenced, sql_guard
 
 from .databases import RESOURCE, Database, done

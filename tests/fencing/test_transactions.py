@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from kactl.errors import BadRequest, IllegalState, LeadershipLost, StaleToken
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost, StaleToken
 from kactl.fencing import fenced
 
 from .databases import KINDS, POSTGRES_KINDS, RESOURCE, Database, conninfo, done, driver, is_async

@@ -30,7 +30,7 @@ from kactl.cli import api_client, partition_files
 from kactl.cli.compat import kafka_leader_election, topic_options
 from kactl.cli.exits import Failure
 from kactl.cli.sse import EventStream
-from kactl.errors import BadConfig, BadRequest, MalformedMessage, StaleToken, StoreUnavailable
+from kactl.model.errors import BadConfig, BadRequest, MalformedMessage, StaleToken, StoreUnavailable
 from kactl.fencing import HEADER, HeaderFence
 from kactl.forensics import tables
 from kactl.forensics.jobs import catalog

@@ -9,7 +9,7 @@ import numpy as np
 
 from kactl.security.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.config import topic_values
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.security.tls.tls_records import TlsRecords
 from kactl.security.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
 from kactl.stores.formats import access, admin_records, records, registration

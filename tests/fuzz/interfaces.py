@@ -22,7 +22,7 @@ from kactl.cli import context_file
 from kactl.cli.exits import Failure
 from kactl.config import file as config_file
 from kactl.config.values import Duration
-from kactl.errors import BadConfig, BadRequest, MalformedMessage
+from kactl.model.errors import BadConfig, BadRequest, MalformedMessage
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe, zone
 from kactl.forensics.text.envelope import LAYOUTS

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from tests.support.processes import POLL_S
 from tests.support.tree import ROOT
 from tests.support.zookeeper_server import ZooKeeperServer

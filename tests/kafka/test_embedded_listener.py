@@ -174,7 +174,7 @@ async def test_many_clients_of_one_address_are_served_within_its_limit(limits: d
 
 
 async def test_override_of_a_name_without_an_address_is_refused() -> None:
-    with pytest.raises(kactl.errors.BadConfig, match="'no\\.such\\.invalid' has no address"):
+    with pytest.raises(kactl.model.errors.BadConfig, match="'no\\.such\\.invalid' has no address"):
         async with kactl.kafka.listener(
             kactl.Controller(9), {LOCAL: OPEN}, max_connections_per_ip_overrides={"no.such.invalid": 1}
         ):

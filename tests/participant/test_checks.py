@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks

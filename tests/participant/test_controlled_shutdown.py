@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import ControllerUnreachable
+from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.log import BrokerEvent

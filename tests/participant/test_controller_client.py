@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import BadRequest, ControllerUnreachable, NotController
+from kactl.model.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.decide.messages.admin import ControllerRequest, ResignRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER

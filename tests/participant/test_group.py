@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import BadRequest, BrokerIdTaken, NotFound
+from kactl.model.errors import BadRequest, BrokerIdTaken, NotFound
 from kactl.participant import Life, Participants
 from kactl.runtime.patience import START_TIMEOUT_MS
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS

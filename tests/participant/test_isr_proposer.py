@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import ControllerUnreachable, ErrorCode, NotController
+from kactl.model.errors import ControllerUnreachable, ErrorCode, NotController
 from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 import kactl
-from kactl.errors import BadRequest, IllegalState, LeadershipLost
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.model import TopicPartition
 from kactl.participant.leader_positions import NEVER, LeaderPositions
 from tests.support.clocks import ManualClock, settle

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import ControllerUnreachable, EndpointUnreachable, InternalError
+from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, InternalError
 from kactl.decide.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.participant.network import LinkState

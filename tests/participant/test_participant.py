@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
+from kactl.model.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
 from kactl.decide.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant

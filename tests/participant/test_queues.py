@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.participant.queues import REQUESTS_LIMIT, RequestQueue
 from tests.support.clocks import settle

@@ -5,7 +5,7 @@ import dataclasses
 import anyio
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role

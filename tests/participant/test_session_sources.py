@@ -10,7 +10,7 @@ import pytest
 
 import kactl
 from kactl.config.settings import SESSION_TIMEOUTS
-from kactl.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
+from kactl.model.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
 from kactl.decide.messages.sessions import (
     START_BYTES,
     Closed,

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import kactl
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.runtime.background import Background
 
 pytestmark = pytest.mark.anyio

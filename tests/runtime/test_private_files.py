@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import make_folder, read_private
 from kactl.state_change_log.segments import Segments
 from tests.support.pods import USER, Pod, needs_pods
@@ -84,7 +84,7 @@ READ = """
 import sys
 from pathlib import Path
 from kactl.cli.secret_files import read_secret
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import read_private
 for name in sys.argv[1:]:
     try:
@@ -141,7 +141,7 @@ def test_secret_of_another_user_is_refused(pod: Pod) -> None:
 STORE = """
 import asyncio, sys
 from pathlib import Path
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.stores.sqlite import SqliteStore
 async def main():
     path = Path(sys.argv[1])

@@ -100,8 +100,8 @@ def test_each_search_begins_at_another_seed() -> None:
 
 def test_changed_files_are_all_but_those_of_the_search(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    for name in ("kactl/model.py", OWN[0], f"{OWN[1]}/D1.json", OWN[2]):
+    for name in ("kactl/model/__init__.py", OWN[0], f"{OWN[1]}/D1.json", OWN[2]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
 
-    assert changed_files(tmp_path) == ["kactl/model.py"]
+    assert changed_files(tmp_path) == ["kactl/model/__init__.py"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import InternalError
+from kactl.model.errors import InternalError
 from kactl.decide.messages import admin, broker, events
 from kactl.stores.base import Store
 from kactl.testing.points import EVENTS, FUNCTIONS, POINTS, STORE_CALLS, Points, resolve

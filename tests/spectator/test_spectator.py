@@ -10,7 +10,7 @@ import pytest
 
 import kactl
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
+from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.model import TopicPartition
 from kactl.spectator.network import SpectatorLink

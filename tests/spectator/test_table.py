@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteColumns, RouteMessage, RouteRows, Snapshot, Version
 from kactl.model import NO_LEADER, Assignment, Broker, Endpoint, Leadership, TopicPartition

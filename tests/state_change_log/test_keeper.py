@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.clock import SystemClock
+from kactl.runtime.clock import SystemClock
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe
 from kactl.forensics.text.columns import WRITTEN

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import ControllerMoved, KactlError
+from kactl.model.errors import ControllerMoved, KactlError
 from kactl.model import Assignment, TopicRef
 from kactl.stores.sqlite import SqliteStore
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kactl
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import IllegalState, SessionExpired, TopicExists
+from kactl.model.errors import IllegalState, SessionExpired, TopicExists
 from kactl.model import Assignment, TopicPartition
 from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 import kactl
-from kactl.clock import SystemClock
-from kactl.errors import StoreDamaged, StoreError
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import Fence, ProducerIdBlock
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import TopicPartition
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import Connection, SqliteStore, connect, database, journal

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import StoreDamaged
+from kactl.model.errors import StoreDamaged
 from kactl.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kactl.errors import Remedy, StoreUnavailable
+from kactl.model.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Leaderships, Names
 from kactl.stores.sqlite import Connection, Cursor, SqliteStore, database, journal, snapshot

@@ -9,8 +9,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from kactl.clock import UNKNOWN_BOOT
-from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import UNKNOWN_BOOT
+from kactl.model.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import Connection, Cursor, SqliteStore, connection

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import NotController, StoreReplaced
+from kactl.model.errors import NotController, StoreReplaced
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import SqliteStore

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import StoreDamaged
+from kactl.model.errors import StoreDamaged
 from kactl.state_change_log.segments import Segments
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.protection import check_place, file_system_of

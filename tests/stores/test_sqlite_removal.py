@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import StoreDamaged
+from kactl.model.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import StoreDamaged, StoreError
+from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import Features, ProducerIdBlock
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, schema

@@ -8,7 +8,7 @@ import anyio.to_thread
 import pytest
 
 import kactl
-from kactl.errors import BadRequest, StoreError, StoreUnavailable
+from kactl.model.errors import BadRequest, StoreError, StoreUnavailable
 from kactl.stores.base import Store
 from kactl.stores.etcd import EtcdStore
 from kactl.stores.zookeeper import ZooKeeperStore

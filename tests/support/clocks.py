@@ -5,7 +5,7 @@ import heapq
 import itertools
 from typing import Final
 
-from kactl.clock import BootTime, SystemClock
+from kactl.runtime.clock import BootTime, SystemClock
 
 # More event loop iterations than the tasks of any test need until they all wait. A loop that exceeds it is a bug.
 TURNS_MAX: Final = 100_000

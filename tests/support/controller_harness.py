@@ -15,7 +15,7 @@ import numpy as np
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.errors import BrokerUnreachable, ErrorCode
+from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.control import (
     LeaderAndIsr,

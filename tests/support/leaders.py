@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.errors import BrokerUnreachable, ControllerUnreachable
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaseRelease,

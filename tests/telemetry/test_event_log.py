@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.clock import UNKNOWN_BOOT, BootTime
-from kactl.errors import IllegalState
+from kactl.runtime.clock import UNKNOWN_BOOT, BootTime
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.change import Change, Refusal

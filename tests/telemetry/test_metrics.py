@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.system import Controller
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kactl.admin.prometheus import telemetry_for_server
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.loop_lag import LoopLag

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.testing import LoopClock, sim

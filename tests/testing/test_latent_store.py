@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import TopicRef
 from kactl.stores.base import Changed, Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.testing import sim
 from kactl.testing.log_records import recorded
 from kactl.testing.violations import Violation

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.base import StoreEvent
 from kactl.stores.memory import MemoryStore

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import BrokerUnreachable, InternalError, KactlError
+from kactl.model.errors import BrokerUnreachable, InternalError, KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.decide.messages.control import Request, Response

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import ControllerUnreachable
+from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage

@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
-from kactl.errors import BrokerUnreachable
+from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
+from kactl.model.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
 from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kactl import wire
-from kactl.errors import (
+from kactl.model.errors import (
     BadRequest,
     BrokerIdTaken,
     BrokerUnreachable,

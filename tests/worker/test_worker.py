@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.errors import BrokerUnreachable, ErrorCode, MalformedMessage
+from kactl.model.errors import BrokerUnreachable, ErrorCode, MalformedMessage
 
 from .client import KafkaConnection
 from .listener.config_apis import DESCRIBE_CONFIGS_API

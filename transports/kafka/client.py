@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
+from kactl.model.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
 from kactl.decide.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
 from kactl.runtime import forks

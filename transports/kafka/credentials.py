@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, get_args
 
-from kactl.errors import BadConfig, KactlError, MalformedMessage
+from kactl.model.errors import BadConfig, KactlError, MalformedMessage
 from kactl.runtime.connecting import NoAddressAnswers
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import LOGINS, run_in_thread

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.addresses import host_and_port, is_loopback
 from kactl.runtime.resolver import Resolved
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from kactl.security.access import stranger
-from kactl.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
+from kactl.model.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.sessions import (
     Goodbye,

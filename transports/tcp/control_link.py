@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 
 from kactl import wire
-from kactl.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from kactl import wire
-from kactl.errors import ControllerUnreachable, MalformedMessage
+from kactl.model.errors import ControllerUnreachable, MalformedMessage
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.participant.network import LinkState

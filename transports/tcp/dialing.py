@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
+from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.security.tls.encryption import PIECE, Encryption

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from kactl.errors import BadConfig, EndpointUnreachable, NotAuthorized
+from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 
 HEADER: Final = struct.Struct(">IBBHII")
 _LENGTH: Final = struct.Struct(">I")

@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from kactl import wire
-from kactl.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
+from kactl.model.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_EPOCH
 from kactl.runtime.secret import Secret

@@ -8,7 +8,7 @@ import collections
 from collections.abc import Iterator
 from typing import Final
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 from .framing import Lane, Message, frames_of
 

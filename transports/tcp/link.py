@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from kactl.security.access import Principal, stranger
-from kactl.errors import KactlError, MalformedMessage
+from kactl.model.errors import KactlError, MalformedMessage
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger

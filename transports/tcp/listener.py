@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kactl import wire
-from kactl.errors import BadConfig, KactlError, ProtocolMismatch
+from kactl.model.errors import BadConfig, KactlError, ProtocolMismatch
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.security.tls.encryption import PIECE, Encryption

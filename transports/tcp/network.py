@@ -15,8 +15,8 @@ from typing import Final
 import anyio
 from opentelemetry import metrics
 
-from kactl.clock import SystemClock
-from kactl.errors import (
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import (
     BadConfig,
     BadRequest,
     ControllerUnreachable,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 
 from kactl import wire
-from kactl.errors import (
+from kactl.model.errors import (
     BrokerUnreachable,
     EndpointUnreachable,
     InternalError,

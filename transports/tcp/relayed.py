@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kactl import wire
-from kactl.errors import NotAuthorized
+from kactl.model.errors import NotAuthorized
 from kactl.decide.messages.following import FollowerReports, PeerMessage
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -5,7 +5,7 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kactl.errors import NotAuthorized
+from kactl.model.errors import NotAuthorized
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.sessions import Register, SessionRequest, VerifyEndpoint

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import anyio
 
-from kactl.clock import Clock
-from kactl.errors import KactlError, NotAuthorized, ProtocolMismatch
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 
 from .addresses import Address

@@ -14,7 +14,7 @@ machine, makes the grant look too young: the wall clock is compared, too, and is
 
 from typing import Final, NamedTuple
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.machines.remote_sessions import CONFIRMED_SHARE, NS_PER_MS
 from kactl.model import NO_EPOCH
 

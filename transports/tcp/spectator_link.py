@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from kactl import wire
-from kactl.clock import SystemClock
-from kactl.errors import ControllerUnreachable, NotController
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.decide.messages import sessions
 from kactl.decide.messages.routes import RouteMessage, Watch
 

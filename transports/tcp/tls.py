@@ -9,7 +9,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.security.tls.certificate_file import expiry_in, load_authorities, load_pair
 from kactl.runtime.logs import logger
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from kactl.security.access.role import Role
 from kactl.security.access.tickets import KEY_BYTES, Ticket, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
 from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
-from kactl.clock import Clock
-from kactl.errors import BadConfig
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BadConfig
 from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread

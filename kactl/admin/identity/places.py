@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kactl.config.settings import Config
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.listening import is_local
 from kactl.runtime.user_state import state_folder
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import make_folder, read_private, write_private
 from kactl.runtime.user_state import user_folder
 

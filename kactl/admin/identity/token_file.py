@@ -24,7 +24,7 @@ import msgspec
 from kactl.security.access.role import Role
 from kactl.security.access.tickets import KEY_BYTES
 from kactl.security.access.tokens import NAME, TokenRecord, record_of
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import read_private, write_private
 
 KEY: Final = "api.tokens"

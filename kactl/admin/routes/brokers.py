@@ -30,7 +30,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import LocalBrokers, Service
 from kactl.admin.tallies import Shares, shares
-from kactl.errors import ActionTimedOut, BadRequest, ErrorCode
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import broker_state
 from kactl.decide.messages.admin import UndrainRequested

@@ -20,7 +20,7 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.errors import BadRequest, NotController, StaleEpoch
+from kactl.model.errors import BadRequest, NotController, StaleEpoch
 from kactl.decide.messages.admin import ReleaseRequested
 from kactl.telemetry.durations import Summary
 

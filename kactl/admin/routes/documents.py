@@ -9,7 +9,7 @@ from kactl.admin.prometheus import CONTENT_TYPE, render_outages
 from kactl.admin.route import JSON, ApiRequest
 from kactl.admin.schema import NoData
 from kactl.admin.service import Service
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 Nothing = ApiRequest[NoData, NoData, NoData]
 

@@ -18,7 +18,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import converted
-from kactl.errors import ActionTimedOut, BadRequest, NotFound
+from kactl.model.errors import ActionTimedOut, BadRequest, NotFound
 from kactl.decide.messages import log
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.admin import ElectionResult as Result

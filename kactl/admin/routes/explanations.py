@@ -13,7 +13,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import find_partition
-from kactl.errors import NotFound
+from kactl.model.errors import NotFound
 from kactl.decide.machines.explain import explain_deletion
 from kactl.decide.machines.reassignment import progress
 from kactl.decide.messages.log import PartitionEvent

@@ -8,7 +8,7 @@ from kactl.admin.problem import Refused
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import Login, LoginCode, NoData
 from kactl.admin.service import Service
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 
 async def code(service: Service, _: ApiRequest[NoData, NoData, NoData]) -> LoginCode:

@@ -28,7 +28,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import converted
-from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.decide.machines.reassignment import Progress, progress
 from kactl.decide.machines.reassignment_plan import Replicas, plan
 from kactl.decide.messages.admin import ReassignmentRequested

@@ -34,7 +34,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
-from kactl.errors import ActionTimedOut, BadRequest, NotFound, StoreError
+from kactl.model.errors import ActionTimedOut, BadRequest, NotFound, StoreError
 from kactl.decide.messages.topic_requests import WaitFor
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind, TopicPartition
 from kactl.runtime.logs import logger

@@ -17,7 +17,7 @@ from kactl.admin.schema import (
     WhatIfRequest,
 )
 from kactl.admin.service import Service
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.machines.explain import broker_state
 from kactl.decide.machines.shard_losses import explained, without
 from kactl.decide.machines.shards import shard_rows

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.model.errors import ErrorCode, UnknownRecoveryState
 from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, LiveBrokers, Rows, choose, some

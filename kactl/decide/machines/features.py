@@ -9,7 +9,7 @@ Source: the classic controller's initializeFeatures and validateFeatureUpdate, B
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.topic import Rules, check_overrides
-from kactl.errors import (
+from kactl.model.errors import (
     BadRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,

@@ -8,7 +8,7 @@ more than another one that could take one, and preferred leaders are spread by c
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 
-from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from kactl.model import Broker, TopicPartition
 
 Replicas = tuple[int, ...]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kactl.errors import ErrorCode, NotController
+from kactl.model.errors import ErrorCode, NotController
 from kactl.model import NO_LEADER, Assignment, TopicKind, TopicPartition
 
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority

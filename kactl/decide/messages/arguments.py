@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.model import UNTIL_MS_MAX, Assignment, TopicPartition, TopicRef
 
 from .admin import ElectionKind

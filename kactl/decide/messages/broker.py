@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import ErrorCode, StaleController
+from kactl.model.errors import ErrorCode, StaleController
 from kactl.model import NO_EPOCH, Leadership, ReplicaStatus, TopicPartition, TopicRef
 
 from .admin import ControllerRequest

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import TopicPartition
 
 from .control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse, UpdateMetadataResponse

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.model import NO_EPOCH, TopicRef
 from kactl.decide.state.records import Names
 from kactl.decide.state.rows import Ints

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.model import Broker, TopicRef
 from kactl.decide.state.records import Names
 from kactl.decide.state.rows import Bools, Ints

@@ -25,7 +25,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import BrokerIdTaken, KactlError
+from kactl.model.errors import BrokerIdTaken, KactlError
 from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
 
 # An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
@@ -142,7 +142,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request was rejected.
 
     Attributes:
-        error: name of the class in `kactl.errors`.
+        error: name of the class in `kactl.model.errors`.
         reason: the text of the error.
         seq: of the heartbeat that was refused; 0 for another request.
         renewed_ms, ends_ms: see `BrokerIdTaken`.

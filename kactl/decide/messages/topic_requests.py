@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, cast, get_args
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.model import STANDBY, TopicKind
 
 from . import arguments

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import (
     UNKNOWN_REASON,
     LeaderAndIsr,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.model import (
     EPOCH_DURING_DELETE,
     NO_BROKER,

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 # So many ids are listed in a message; the others are counted.
 _NAMED_MAX: Final = 10

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import IllegalState, NotFound
+from kactl.model.errors import IllegalState, NotFound
 from kactl.model import ZERO_ID, TopicPartition, TopicRef
 
 from .records import Assignments

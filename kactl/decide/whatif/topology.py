@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 from .assumptions import Assumptions
 from .outcomes import Scenario

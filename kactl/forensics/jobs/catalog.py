@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.forensics.storage import Location
 from kactl.forensics.tables import (
     EVENTS,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.forensics.events import PARTITIONED_BY, SCHEMA
 
 from .zone import Micros

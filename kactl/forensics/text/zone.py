@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 Micros = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.errors import NotFound
+from kactl.model.errors import NotFound
 from kactl.forensics.jobs.losses.sums import by_partition, sums
 from kactl.forensics.jobs.outages.totals import totals
 from kactl.forensics.report.rows import values

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.forensics.columns import columns, schema
 from kactl.decide.state.rows import Ints
 from kactl.decide.state.table import in_sync_of

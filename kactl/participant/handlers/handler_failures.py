@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import NotReady
+from kactl.runtime.clock import Clock
+from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.runtime.logs import logger

@@ -5,8 +5,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import NotFound
+from kactl.runtime.clock import Clock
+from kactl.model.errors import NotFound
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef

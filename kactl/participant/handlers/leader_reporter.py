@@ -10,8 +10,8 @@ from typing import Final, Protocol
 import anyio
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import LeadersReported
 from kactl.decide.messages.routes import LeaderRows

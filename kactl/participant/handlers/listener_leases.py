@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas, Role

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime import delays
 
 

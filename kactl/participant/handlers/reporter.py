@@ -6,8 +6,8 @@ from typing import Final
 
 import anyio
 
-from kactl.clock import Clock
-from kactl.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.participant.hosted_replicas import HostedReplicas

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kactl.clock import Clock
-from kactl.errors import ErrorCode
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import Shorts
 from kactl.decide.state.rows import Bools
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import anyio
 
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 
 
 class Signal:

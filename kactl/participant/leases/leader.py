@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from anyio.abc import TaskGroup
 
-from kactl.errors import BadRequest, IllegalState, LeadershipLost
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.decide.messages import arguments
 from kactl.decide.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import ControllerUnreachable, SessionExpired, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
 from kactl.participant.time_limit import limited
 from kactl.runtime import forks

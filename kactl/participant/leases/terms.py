@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.stores.base import SessionBound
 
 NS_PER_MS: Final = 1_000_000

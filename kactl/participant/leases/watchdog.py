@@ -28,7 +28,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import BadRequest, NotReady
+from kactl.model.errors import BadRequest, NotReady
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
 

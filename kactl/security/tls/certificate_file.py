@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from kactl.security.access.validity import expiry_of
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from .private_files import check_private, check_trusted
 

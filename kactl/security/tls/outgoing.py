@@ -2,7 +2,7 @@
 
 import ssl
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 
 def require_verification(context: ssl.SSLContext | None) -> None:

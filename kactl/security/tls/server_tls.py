@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kactl.security.access.validity import has_expired
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from . import reloading
 from .certificate_file import expiry_in, load_authorities, load_pair

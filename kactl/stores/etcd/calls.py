@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
-from kactl.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
+from kactl.model.errors import BadConfig, IllegalState, StoreError, StoreUnavailable
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from kactl.errors import ControllerMoved, StoreError
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.runtime.logs import logger
 

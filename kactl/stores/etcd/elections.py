@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kactl.clock import Clock
-from kactl.errors import ControllerMoved, SessionExpired, StoreDamaged, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.formats import records

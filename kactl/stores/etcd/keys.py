@@ -23,7 +23,7 @@ its partitions have other keys, whose versions begin anew.
 import re
 from typing import Final, NamedTuple
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.stores.formats.json_text import INT32_MAX
 
 _CLUSTER: Final = re.compile("[A-Za-z0-9._-]{1,249}")

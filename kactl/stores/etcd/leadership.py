@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import StoreError, StoreUnavailable
+from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Bytes, RowNumbers

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 
 _T = TypeVar("_T")
 Target = Literal["VERSION", "CREATE", "MOD"]

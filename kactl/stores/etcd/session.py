@@ -10,8 +10,8 @@ from typing import Final
 
 import anyio
 
-from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, SessionBound, StoreEvent

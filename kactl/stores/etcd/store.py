@@ -9,8 +9,8 @@ from typing import Any, Final, Self, TypeVar
 
 import anyio
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import BadConfig, IllegalState, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import BadConfig, IllegalState, StoreError
 from kactl.model import (
     Assignment,
     Broker,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from kactl.errors import (
+from kactl.model.errors import (
     BadRequest,
     BeingDeleted,
     InvalidPartitions,

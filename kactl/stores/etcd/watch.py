@@ -21,7 +21,7 @@ from typing import Final
 
 import anyio
 
-from kactl.errors import StoreError, StoreUnavailable
+from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.decide.state.records import Changes, Names

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import IllegalState
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import IllegalState
 from kactl.model import Broker
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack

@@ -6,8 +6,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.clock import Clock
-from kactl.errors import IllegalState
+from kactl.runtime.clock import Clock
+from kactl.model.errors import IllegalState
 
 from ..base import Changed, StoreEvent
 from .operations import ServerConnection

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from kactl.errors import BeingDeleted, NotFound, RequestWaits, TopicExists
+from kactl.model.errors import BeingDeleted, NotFound, RequestWaits, TopicExists
 from kactl.model import (
     NO_BROKER,
     ZERO_ID,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
 from kactl.decide.state.rows import Ints
 

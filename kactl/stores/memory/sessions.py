@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
 
 from ..base import Changed, StoreEvent

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Collection
 
-from kactl.errors import ControllerMoved
+from kactl.model.errors import ControllerMoved
 from kactl.model import (
     Broker,
     ControllerRecord,

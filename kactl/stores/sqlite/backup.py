@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kactl.clock import Clock
-from kactl.errors import KactlError, StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import KactlError, StoreError
 from kactl.model import NO_BROKER, ProducerIdBlock
 
 from .connection import Access, Connection, connect

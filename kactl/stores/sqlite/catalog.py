@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.errors import NotFound, TopicExists
+from kactl.model.errors import NotFound, TopicExists
 from kactl.model import NO_BROKER, ZERO_ID, Fence, TopicPartition, TopicRef
 from kactl.decide.state.records import named
 from kactl.stores.base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write

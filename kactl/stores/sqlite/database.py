@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kactl.clock import Clock
-from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
 from kactl.runtime import forks
 from kactl.stores.base import Changed, StoreEvent

@@ -14,7 +14,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kactl.errors import ProcessForked, StoreReplaced, StoreUnavailable
+from kactl.model.errors import ProcessForked, StoreReplaced, StoreUnavailable
 
 from .connection import Connect, Connection
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kactl.errors import StoreDamaged
+from kactl.model.errors import StoreDamaged
 from kactl.runtime.private_files import drop_group, is_of_own_group
 
 # Beside the database while it is open.

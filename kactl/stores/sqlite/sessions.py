@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.clock import Clock
-from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.runtime.clock import Clock
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
 from kactl.stores.base import Changed
 

@@ -11,8 +11,8 @@ import anyio
 import anyio.abc
 import numpy as np
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import IllegalState, StoreDamaged, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import IllegalState, StoreDamaged, StoreError
 from kactl.model import (
     NO_BROKER,
     Assignment,

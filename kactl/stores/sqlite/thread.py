@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kactl.clock import Clock
-from kactl.errors import IllegalState
+from kactl.runtime.clock import Clock
+from kactl.model.errors import IllegalState
 from kactl.runtime import forks
 from kactl.stores.base import StoreEvent
 

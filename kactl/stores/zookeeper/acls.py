@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetACL
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 
 from . import layout
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import BadRequest, RequestWaits, StoreError
+from kactl.model.errors import BadRequest, RequestWaits, StoreError
 from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome

@@ -24,8 +24,8 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
-from kactl.clock import SystemClock
-from kactl.errors import KactlError, ProcessForked, SessionExpired, StoreUnavailable
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import KactlError, ProcessForked, SessionExpired, StoreUnavailable
 from kactl.runtime import forks
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience

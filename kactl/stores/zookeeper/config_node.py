@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.formats import records
 

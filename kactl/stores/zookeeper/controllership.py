@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.clock import Clock
-from kactl.errors import ControllerMoved, StoreDamaged, StoreError
+from kactl.runtime.clock import Clock
+from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome

@@ -17,7 +17,7 @@ from typing import Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import BeingDeleted, ControllerMoved, StoreError
+from kactl.model.errors import BeingDeleted, ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Ints

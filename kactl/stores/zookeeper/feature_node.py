@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import StoreDamaged, StoreError
+from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome

@@ -25,7 +25,7 @@ from kazoo.exceptions import (
     ZookeeperError,
 )
 
-from kactl.errors import ControllerMoved, StoreError
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.stores.base import Outcome
 

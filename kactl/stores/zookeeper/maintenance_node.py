@@ -2,7 +2,7 @@
 
 from kazoo.exceptions import NoNodeError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import Fence, Maintenance
 from kactl.stores.base import Outcome
 from kactl.stores.formats import admin_records

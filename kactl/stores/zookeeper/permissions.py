@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError, ZookeeperError
 from kazoo.protocol.serialization import GetACL, SetACL
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 
 from . import connection, layout
 from .acls import NodeAcls, is_open

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 
 
 class Responses:

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError, ZookeeperError
 from kazoo.protocol.serialization import GetACL
 from kazoo.security import Permissions
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 
 from .acls import AclReader, is_open

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Bytes, Ints, RowNumbers

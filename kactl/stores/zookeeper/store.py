@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from kazoo.protocol.states import KazooState
 
-from kactl.clock import Clock, SystemClock
-from kactl.errors import BadConfig, ControllerMoved, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.model.errors import BadConfig, ControllerMoved, StoreError
 from kactl.model import (
     Assignment,
     Broker,

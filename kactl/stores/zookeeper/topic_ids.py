@@ -9,7 +9,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import Fence, TopicRef
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome

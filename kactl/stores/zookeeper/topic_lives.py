@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import ZERO_ID, TopicRef
 from kactl.stores.formats import records
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
+from kactl.model.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger

@@ -9,7 +9,7 @@ import uuid
 
 from kazoo.exceptions import NodeExistsError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.stores.formats import records
 
 from . import layout, request

@@ -13,7 +13,7 @@ from typing import Final
 
 from kazoo.exceptions import UnimplementedError, ZookeeperError
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changes, Names

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.decide.messages.admin import ReplicaResetRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef

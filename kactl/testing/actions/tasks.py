@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster

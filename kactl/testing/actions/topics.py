@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kactl.errors import InternalError, KactlError, StoreError
+from kactl.model.errors import InternalError, KactlError, StoreError
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.testing import selectors

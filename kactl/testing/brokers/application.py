@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.model import TopicPartition
 from kactl.participant import Listener
 

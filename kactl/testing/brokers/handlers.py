@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from kactl.errors import NotReady
+from kactl.model.errors import NotReady
 from kactl.model import NO_BROKER, TopicPartition
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.leases.leader import Leader

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_EPOCH, Endpoint, TopicPartition
 from kactl.participant import Participant

@@ -7,7 +7,7 @@ believes to have given. WRAPPED names what is replaced, and a test resolves each
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import AlterPartitionRequested, PartitionReport
 from kactl.decide.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition

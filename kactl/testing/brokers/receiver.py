@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.errors import ErrorCode, KactlError
+from kactl.model.errors import ErrorCode, KactlError
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.decide.messages.log import (
     PARTITION_STATE_NAMES,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.actors.channel import Channel, Outgoing
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.control import LeaderAndIsr, ReplicaReset, Request, StateSent, UpdateMetadata
 from kactl.testing.history import History
 

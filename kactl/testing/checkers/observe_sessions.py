@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.clock import Clock
+from kactl.runtime.clock import Clock
 from kactl.decide.messages.sessions import Granted, Heartbeat, Unconfirmed
 from kactl.model import Fence
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.clock import SystemClock
-from kactl.errors import (
+from kactl.runtime.clock import SystemClock
+from kactl.model.errors import (
     BrokerUnreachable,
     ControllerUnreachable,
     NotController,

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import (
+from kactl.model.errors import (
     BrokerUnreachable,
     ControllerUnreachable,
     InternalError,

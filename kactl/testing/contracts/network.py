@@ -19,7 +19,7 @@ import anyio
 import numpy as np
 import pytest
 
-from kactl.errors import BrokerUnreachable, ErrorCode
+from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,

@@ -27,7 +27,7 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import KactlError, LeadershipLost
+from kactl.model.errors import KactlError, LeadershipLost
 from kactl.model import TopicPartition
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.handlers.hosting import MakeHandler

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from msgspec import structs
 
-from kactl.errors import BrokerIdTaken, SessionExpired
+from kactl.model.errors import BrokerIdTaken, SessionExpired
 from kactl.model import (
     NO_BROKER,
 )

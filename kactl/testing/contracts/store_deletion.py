@@ -5,7 +5,7 @@ import anyio.lowlevel
 import numpy as np
 import pytest
 
-from kactl.errors import BeingDeleted, ControllerMoved
+from kactl.model.errors import BeingDeleted, ControllerMoved
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, Store
 

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import ControllerMoved
+from kactl.model.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Store
 

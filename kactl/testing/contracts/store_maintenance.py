@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import ControllerMoved
+from kactl.model.errors import ControllerMoved
 from kactl.model import Drain, Maintenance, Order
 
 from .store_support import Stores, broker_info

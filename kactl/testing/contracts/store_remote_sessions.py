@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, Endpoint
 from kactl.stores.base import Changed
 

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import ControllerMoved, RequestWaits
+from kactl.model.errors import ControllerMoved, RequestWaits
 from kactl.model import TopicPartition
 from kactl.stores.base import Changed
 

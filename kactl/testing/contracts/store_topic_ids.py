@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import ControllerMoved
+from kactl.model.errors import ControllerMoved
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Store
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import NotFound, TopicExists
+from kactl.model.errors import NotFound, TopicExists
 from kactl.model import (
     ZERO_ID,
     Assignment,

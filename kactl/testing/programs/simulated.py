@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.participant import Listener, Participant
 from kactl.participant.registrar import RETRY_MS
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio.abc
 
-from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import ServerConnection
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.rows import RowNumbers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import (
+from kactl.model.errors import (
     BeingDeleted,
     ErrorCode,
     InvalidPartitions,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition

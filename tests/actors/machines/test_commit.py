@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.commit import CommitResult, Committer
-from kactl.errors import SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState

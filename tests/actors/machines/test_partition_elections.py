@@ -7,7 +7,7 @@ scenarios use such rows.
 import numpy as np
 import pytest
 
-from kactl.errors import ControllerMoved, StoreUnavailable
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import Move
-from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import NO_VERSION, Leadership, PartitionState

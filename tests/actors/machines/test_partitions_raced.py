@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.errors import StoreError, StoreUnavailable
+from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.model import PartitionState
 from kactl.decide.state.change import Refusal

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
-from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines import replica
 from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import EPOCH, led

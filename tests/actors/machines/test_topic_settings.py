@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 
 from kactl.actors.machines.topic_settings import READ_LIMIT_S, RETRY_MS, UNKNOWN
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails

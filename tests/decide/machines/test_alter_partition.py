@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.model.errors import ErrorCode, UnknownRecoveryState
 from kactl.decide.machines.alter_partition import Proposed, judge
 from kactl.decide.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef

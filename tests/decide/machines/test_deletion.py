@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.machines import deletion
 from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.actors.machines.messages import Move
 from kactl.actors.machines.partitions import Partitions
-from kactl.clock import SystemClock
+from kactl.runtime.clock import SystemClock
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import STRATEGIES, Election, first_leader
 from kactl.model import Fence, Leadership, PartitionState

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.machines.features import at_takeover, incompatible, update
 from kactl.decide.messages.admin import FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features

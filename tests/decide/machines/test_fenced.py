@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.machines import alter_partition, reassignment
 from kactl.decide.machines.alter_partition import Proposed
 from kactl.decide.machines.election import STRATEGIES, Election, first_leader

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.decide.machines.placement import Load, check_creation, check_growth, load_of, place
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicPartition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from kactl.decide.machines.reassignment_plan import Replicas, plan
 from kactl.model import Broker, TopicPartition
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.errors import BadConfig, BadRequest, NotController, NotFound
+from kactl.model.errors import BadConfig, BadRequest, NotController, NotFound
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, world
 

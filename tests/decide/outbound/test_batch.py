@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     OrderReason,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, OrderReason, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 from kactl.decide.outbound.coalesce import alive_in, coalesced

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState

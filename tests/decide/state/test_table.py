@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import IllegalState, NotFound
+from kactl.model.errors import IllegalState, NotFound
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import BrokerSet

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results
 from kactl.forensics.jobs.job import Job

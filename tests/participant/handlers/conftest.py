@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import NotController
+from kactl.model.errors import NotController
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.leases import LeadershipsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import NotReady
+from kactl.model.errors import NotReady
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network

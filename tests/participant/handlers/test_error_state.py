@@ -4,7 +4,7 @@ import anyio
 import msgspec
 import pytest
 
-from kactl.errors import NotReady
+from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState

@@ -6,7 +6,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from kactl.errors import NotReady
+from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import NotFound
+from kactl.model.errors import NotFound
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import LeadershipLost, StoreUnavailable
+from kactl.model.errors import LeadershipLost, StoreUnavailable
 from kactl.model import Leadership, ReplicaStatus
 from kactl.participant.handlers.orders import HandlerState
 from kactl.stores.memory.client import MemorySession

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kactl.errors import BadRequest, LeadershipLost
+from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.model import ReplicaStatus
 from kactl.participant import Listener, Participant
 from kactl.participant.handlers.handler import PartitionHandler

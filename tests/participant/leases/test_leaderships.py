@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import BadRequest, LeadershipLost, StoreUnavailable
+from kactl.model.errors import BadRequest, LeadershipLost, StoreUnavailable
 from kactl.model import TopicPartition
 from kactl.participant import Listener, Participant
 from kactl.participant.leases.events import LeaseEvent, LeaseLapsed, LeaseResumed

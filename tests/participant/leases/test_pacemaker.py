@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kactl.errors import SessionExpired, StoreUnavailable
+from kactl.model.errors import SessionExpired, StoreUnavailable
 from kactl.model import Broker
 from kactl.participant.leases.events import LeaseAtRisk, LeaseEvent, LeaseLapsed, LeaseResumed, RiskCause
 from kactl.participant.leases.lease import Lease

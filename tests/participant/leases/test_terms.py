@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import find, given
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.participant.leases.terms import NS_PER_MS, LeaseConfig, LeaseTerms, lease_terms
 from kactl.stores.base import SessionBound
 

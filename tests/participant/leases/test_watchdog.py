@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import BadRequest, NotReady
+from kactl.model.errors import BadRequest, NotReady
 from kactl.participant import Participant
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.watchdog import EXIT_CODE, ThreadWatchdog, Watchdog, make_watchdog

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 import pytest
 
-from kactl.errors import NotReady
+from kactl.model.errors import NotReady
 from kactl.participant.leases import watchdog, watchdog_child
 from kactl.participant.leases.watchdog import ProcessWatchdog
 
@@ -39,7 +39,7 @@ sys.stdin.read()
 """
 REFUSED = """
 import anyio, sys
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.participant.leases.watchdog import ProcessWatchdog
 from tests.support import seccomp
 dog = ProcessWatchdog()

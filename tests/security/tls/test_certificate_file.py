@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.security.tls.certificate_file import load_authorities, load_pair
 from tests.support.certificates import Authority
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.machines import partition, reassignment, replica
 from kactl.decide.machines.alter_partition import Proposed, is_ahead, judge
 from kactl.decide.machines.election import Election

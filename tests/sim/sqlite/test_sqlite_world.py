@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import ControllerMoved, StoreUnavailable
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.model import Fence
 from kactl.stores.base import Names, Store
 from kactl.stores.sqlite.database import Database

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.errors import IllegalState, KactlError
+from kactl.model.errors import IllegalState, KactlError
 from kactl.model import (
     Assignment,
     Broker,

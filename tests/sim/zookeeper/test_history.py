@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.errors import ControllerMoved, NotFound, StoreError
+from kactl.model.errors import ControllerMoved, NotFound, StoreError
 from kactl.model import Assignment, Broker, Endpoint, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Outcome
 from kactl.stores.zookeeper import ZooKeeperStore

@@ -8,7 +8,7 @@ import pytest
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.runtime.patience import Patience
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client

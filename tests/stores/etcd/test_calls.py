@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.etcd import calls as calls_module
 from kactl.stores.etcd import http2
 from kactl.stores.etcd.calls import RANGE, TXN, WATCH, Calls, EtcdError

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.etcd.client import Client
 from kactl.stores.etcd.keys import Keys

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.etcd import EtcdStore
 from kactl.stores.etcd.calls import EtcdError
 from tests.support.certificates import Authority

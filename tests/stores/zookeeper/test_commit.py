@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
-from kactl.errors import ControllerMoved, StoreError
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore

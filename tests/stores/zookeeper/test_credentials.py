@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl_credential
 
-from kactl.errors import BadConfig, StoreError, StoreUnavailable
+from kactl.model.errors import BadConfig, StoreError, StoreUnavailable
 from kactl.model import Assignment, Broker, TopicRef
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper import ZooKeeperStore

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import ControllerMoved, StoreError
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore

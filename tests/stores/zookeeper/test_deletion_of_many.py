@@ -7,7 +7,7 @@ import anyio
 import numpy as np
 import pytest
 
-from kactl.errors import ControllerMoved, StoreError
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
 from kactl.stores.base import Names

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.errors import ControllerMoved, StoreDamaged
+from kactl.model.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads

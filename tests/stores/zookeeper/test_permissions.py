@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import Assignment, TopicRef
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper import ZooKeeperStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import SessionExpired
+from kactl.model.errors import SessionExpired
 from kactl.stores.zookeeper import ZooKeeperStore, layout, request
 from kactl.stores.zookeeper.session import ZooKeeperSession
 from tests.support.store_clients import broker_info

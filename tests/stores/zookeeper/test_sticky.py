@@ -6,7 +6,7 @@ import anyio.to_thread
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import ControllerMoved
+from kactl.model.errors import ControllerMoved
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.contracts.test_zookeeper_store import end_session

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.errors import StoreError
+from kactl.model.errors import StoreError
 from kactl.model import TopicRef
 from kactl.stores.zookeeper.topic_lives import TopicLives
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant.handlers.orders import HandlerState

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints

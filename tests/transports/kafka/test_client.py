@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kactl.config.protocol_level import LATEST
-from kactl.errors import BrokerUnreachable, IllegalState
+from kactl.model.errors import BrokerUnreachable, IllegalState
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

@@ -21,7 +21,7 @@ from kio.serial import entity_reader
 from kio.static.primitive import i64Timedelta
 
 from kactl.config.protocol_level import LATEST
-from kactl.errors import BadConfig, BrokerUnreachable
+from kactl.model.errors import BadConfig, BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.runtime.secret import Secret
 from kactl.security.sasl import salted_password

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import KafkaRequest as Request
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )

@@ -35,7 +35,7 @@ import anyio
 import anyio.abc
 
 import kactl
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.stores.base import Store
 from kactl.transports.tcp import handshake
 

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from kactl import wire
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret
 from kactl.testing.contracts.network import PATIENCE_S

@@ -10,7 +10,7 @@ import pytest
 
 import kactl
 from kactl.security.access import Principal, stranger
-from kactl.errors import NotAuthorized, NotFound, ProtocolMismatch
+from kactl.model.errors import NotAuthorized, NotFound, ProtocolMismatch
 from kactl.decide.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.decide.messages.log import TopicEvent

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.errors import InvalidPartitions, NotAuthorized
+from kactl.model.errors import InvalidPartitions, NotAuthorized
 from kactl.runtime.budget import Rate, Unit
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import BadConfig, EndpointUnreachable, NotAuthorized
+from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint

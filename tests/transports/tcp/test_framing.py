@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.transports.tcp.framing import HEADER, Bounds, FrameDecoder, Kind, Lane, Message, frames_of, recognised
 from kactl.transports.tcp.lanes import LaneFull, Lanes
 

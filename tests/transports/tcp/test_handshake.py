@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from kactl import wire
-from kactl.errors import (
+from kactl.model.errors import (
     BadConfig,
     BadRequest,
     ControllerUnreachable,

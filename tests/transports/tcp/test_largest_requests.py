@@ -11,7 +11,7 @@ import pytest
 
 import kactl
 from kactl import wire
-from kactl.errors import InternalError, KactlError
+from kactl.model.errors import InternalError, KactlError
 from kactl.decide.messages import broker, leases, sessions
 from kactl.decide.messages.admin import TopicEnsureRequested
 from kactl.decide.messages.leases import LeaderEpochs

@@ -14,7 +14,7 @@ import pytest
 
 import kactl
 from kactl import wire
-from kactl.errors import BrokerUnreachable, ControllerUnreachable
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.decide.messages.control import (
     LeaderAndIsr,

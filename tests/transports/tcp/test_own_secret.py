@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.errors import BadConfig, NotAuthorized
+from kactl.model.errors import BadConfig, NotAuthorized
 from kactl.runtime import reloading
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret, secret_path

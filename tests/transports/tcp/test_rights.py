@@ -7,7 +7,7 @@ import pytest
 
 import kactl
 from kactl import wire
-from kactl.errors import NotAuthorized
+from kactl.model.errors import NotAuthorized
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.leases import LeaderEpochs

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.errors import EndpointUnreachable, KactlError, NotAuthorized, ProtocolMismatch
+from kactl.model.errors import EndpointUnreachable, KactlError, NotAuthorized, ProtocolMismatch
 from kactl.testing.contracts.link_support import until
 from tests.support.processes import free_port
 

@@ -6,7 +6,7 @@ Functions that return bytes write them; a `Reader` reads and validates them.
 import struct
 from typing import Final
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 
 NO_TAGS: Final = b"\0"
 NULL: Final = b"\0"

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import IllegalState
+from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
 from kactl.decide.outbound.fan_out import PartitionStatesView

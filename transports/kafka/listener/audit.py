@@ -9,7 +9,7 @@ name.
 import itertools
 from typing import Any, Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.telemetry.attempts import Outcome
 
 from .api_keys import (

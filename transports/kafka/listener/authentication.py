@@ -33,7 +33,7 @@ from kactl.security.access import (
     stranger,
     subject_of,
 )
-from kactl.errors import ErrorCode, KactlError
+from kactl.model.errors import ErrorCode, KactlError
 from kactl.runtime.addresses import group_of
 from kactl.runtime.logs import logger
 from kactl.security.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier

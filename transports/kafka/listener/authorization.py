@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kactl.security.access import CLUSTER, Authorizer, Operation, Principal
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import NO_EPOCH, ZERO_ID, TopicRef
 
 from .api_keys import (

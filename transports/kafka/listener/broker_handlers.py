@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.errors import ErrorCode, NotController
+from kactl.model.errors import ErrorCode, NotController
 from kactl.decide.messages.broker import (
     VERSION_WITH_REJECTIONS,
     AlterPartitionRequested,

@@ -6,7 +6,7 @@ every broker, and fails if one rejects the request. kactl hosts no replica, so i
 
 from typing import Any, Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from .field_types import Values

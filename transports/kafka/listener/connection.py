@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import ErrorCode, MalformedMessage
+from kactl.model.errors import ErrorCode, MalformedMessage
 from kactl.telemetry.attempts import Outcome
 from kactl.transports.kafka.codec.primitive import NO_TAGS
 

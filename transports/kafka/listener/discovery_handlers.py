@@ -7,7 +7,7 @@ of all requests. One that relays nothing, because it authenticates its peers, an
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import Broker
 from kactl.decide.state.rows import Rows
 from kactl.transports.kafka.codec import endpoint_of

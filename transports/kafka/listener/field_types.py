@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.model import ZERO_ID
 from kactl.transports.kafka.codec.primitive import NO_TAGS, NULL, uvarint
 from kactl.transports.kafka.codec.primitive import Reader as CompactReader

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.model import NO_EPOCH, Broker
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.addresses import group_of
 from kactl.runtime.resolver import resolve
 

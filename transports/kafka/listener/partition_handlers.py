@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.errors import ActionTimedOut, BadRequest, ErrorCode
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,

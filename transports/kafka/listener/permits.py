@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kactl.security.access import Principal, stranger
-from kactl.errors import ErrorCode, KactlError, Remedy
+from kactl.model.errors import ErrorCode, KactlError, Remedy
 from kactl.runtime.budget import account_of
 from kactl.telemetry.attempts import Attempt, Audit, Outcome
 from kactl.telemetry.event_origin import ORIGIN

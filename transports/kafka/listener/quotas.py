@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import TopicRef
 from kactl.runtime.budget import Budget, Excess, Rate, Unit
 from kactl.runtime.prices import KAFKA_PRICES

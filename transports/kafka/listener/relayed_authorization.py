@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kactl.security.access import CLUSTER, Operation, Resource, ResourceType, topic
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from .field_types import Values

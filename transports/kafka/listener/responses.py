@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from kactl.errors import ErrorCode, InternalError, KactlError
+from kactl.model.errors import ErrorCode, InternalError, KactlError
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kactl.errors import KactlError
+from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import Broker, TopicRef
 from kactl.runtime.budget import Budget

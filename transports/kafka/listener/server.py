@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self
 import anyio
 
 from kactl.security.access import Authorizer
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.model import Broker, Endpoint
 from kactl.runtime.addresses import host_and_port
 from kactl.security.tls.encryption import Encryption

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
+from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 

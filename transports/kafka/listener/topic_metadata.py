@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import NO_BROKER, NO_LEADER, ZERO_ID
 from kactl.decide.state.rows import Rows
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.errors import BadConfig, KactlError
+from kactl.model.errors import BadConfig, KactlError
 from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import read_private, write_private

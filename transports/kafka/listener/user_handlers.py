@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
-from kactl.errors import ErrorCode, KactlError, NotController
+from kactl.model.errors import ErrorCode, KactlError, NotController
 from kactl.security.sasl import ScramVerifier
 from kactl.security.sasl.scram import ITERATIONS_MIN, Name, verifier_of
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kactl.security.access import CLUSTER, Authorizer, Operation, Principal, Resource, topic
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 
 from .field_types import Values
 from .responses import result

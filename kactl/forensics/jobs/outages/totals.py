@@ -12,7 +12,7 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 
 PARTS: Final = ("detection", "queue", "waiting", "election", "send", "apply")
 MEASURES: Final = ("duration", *PARTS)

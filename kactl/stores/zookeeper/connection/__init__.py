@@ -20,7 +20,7 @@ watched as a whole are unknown after a gap in any case: such a watch reports wri
 import random
 from typing import Final, Literal, Protocol
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 
 from .credentials import NONE, Credentials, Scheme
 from .interface import Connection, ConnectionListener, State

@@ -6,7 +6,7 @@ import hashlib
 import ssl
 from typing import Final, Literal, get_args
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.secret import Secret
 from kactl.security.tls.outgoing import rejected_certificate, require_verification
 from kactl.security.sasl import ClientMechanism, DigestMd5, SaslMechanism

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.runtime.addresses import host_and_port
 
 PORT: Final = 2181

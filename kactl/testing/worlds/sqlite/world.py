@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kactl.clock import BootTime
+from kactl.runtime.clock import BootTime
 from kactl.stores.sqlite import Connect, Connection, connect
 from kactl.stores.sqlite.connection import Access
 from kactl.testing.clock import LoopClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.errors import BadConfig
+from kactl.model.errors import BadConfig
 from kactl.stores.zookeeper.connection.hosts import Host, parse
 
 

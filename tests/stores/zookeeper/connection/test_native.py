@@ -15,7 +15,7 @@ import pytest
 from kazoo.exceptions import NoNodeError, SystemZookeeperError
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import BadConfig, SessionExpired, StoreUnavailable
+from kactl.model.errors import BadConfig, SessionExpired, StoreUnavailable
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import Credentials

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.security.access import AclAuthorizer, Principal
-from kactl.errors import BadRequest, MalformedMessage
+from kactl.model.errors import BadRequest, MalformedMessage
 from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS

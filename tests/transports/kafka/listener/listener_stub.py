@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from kactl.errors import ActionTimedOut, KactlError, NotController
+from kactl.model.errors import ActionTimedOut, KactlError, NotController
 from kactl.decide.messages.admin import ControllerRequest, ElectionResult
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.runtime.budget import Budget

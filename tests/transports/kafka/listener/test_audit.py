@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.transports.kafka.listener.audit import outcome_of, target_of
 
 CODES = st.sampled_from(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
+from kactl.model.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
 from kactl.decide.messages.broker import (
     AlterPartitionRequested,
     ControlledShutdownRequested,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.transports.kafka.listener import field_types, schema
 from kactl.transports.kafka.listener.api_keys import METADATA
 from tests.fuzz import campaign

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.transports.kafka.listener.authentication import PLAIN_BURST
 from kactl.transports.kafka.listener.limits import Limits
 from tests.support.certificates import Authority

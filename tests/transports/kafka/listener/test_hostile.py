@@ -88,7 +88,7 @@ async def test_requests_in_the_other_encoding_are_rejected_or_read(api: Api, ver
 
 class _Refusing(dict[Any, Any]):
     def __missing__(self, kind: object) -> Any:
-        from kactl.errors import BadRequest
+        from kactl.model.errors import BadRequest
 
         return lambda _: BadRequest("all of it", "nothing is done here")
 

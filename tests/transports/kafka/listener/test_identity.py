@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import BrokerNotRegistered
+from kactl.model.errors import BrokerNotRegistered
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock
 from kactl.runtime.addresses import plain_address

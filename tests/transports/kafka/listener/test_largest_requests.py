@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.model import ZERO_ID
 from kactl.transports.kafka.listener.api_keys import (
     ALLOCATE_PRODUCER_IDS,

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import i32Timedelta
 
 from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef

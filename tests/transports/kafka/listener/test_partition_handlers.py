@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import BadRequest, ErrorCode
+from kactl.model.errors import BadRequest, ErrorCode
 from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,

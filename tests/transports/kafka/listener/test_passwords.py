@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.security.sasl import ScramVerifier, Shape, verifier
 from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.transports.kafka.listener import authentication

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 
-from kactl.errors import MalformedMessage
+from kactl.model.errors import MalformedMessage
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.apis import APIS

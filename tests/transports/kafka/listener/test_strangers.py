@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import BadRequest
+from kactl.model.errors import BadRequest
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.telemetry.metrics import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.api_keys import REJECTED

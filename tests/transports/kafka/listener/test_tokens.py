@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from kactl.security.access import AclAuthorizer
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.runtime.secret import Secret
 from kactl.security.sasl import Bearer
 from kactl.telemetry.attempts import Attempt

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
+from kactl.model.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
 from kactl.telemetry.attempts import Attempt

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.security.access import AclAuthorizer
 from kactl.cli.kafka_user import ITERATIONS
-from kactl.errors import BadConfig, StoreUnavailable
+from kactl.model.errors import BadConfig, StoreUnavailable
 from kactl.security.sasl import ScramClient, ScramVerifier, verifier
 from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener import ListenerSecurity

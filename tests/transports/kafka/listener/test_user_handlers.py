@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kactl.errors import ErrorCode, StoreError
+from kactl.model.errors import ErrorCode, StoreError
 from kactl.security.sasl import ScramVerifier, salted_password, verifier
 from kactl.security.sasl.scram import Name
 from kactl.stores.formats import access

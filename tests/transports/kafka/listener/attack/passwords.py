@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kactl.errors import ErrorCode
+from kactl.model.errors import ErrorCode
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import ALLOCATE_PRODUCER_IDS, CREATE_TOPICS
 from kactl.transports.kafka.listener.apis import APIS
