@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.figures import Found
 from bench.run import main, module, undisturbed
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Kind, Message, frames_of

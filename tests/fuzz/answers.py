@@ -18,7 +18,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.security.access import tickets
 from kactl.security.access.role import Role
 from kactl.admin import audit_file, examples, route, schema

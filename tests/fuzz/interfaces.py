@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.security.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
 from kactl.admin import cursor, origin
 from kactl.admin.identity import token_file
@@ -37,11 +37,11 @@ from kactl.model import PartitionState, TopicRef
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind
 from kactl.transports.tcp.identity import Identity
-from kactl.wire.columns import Column, slots, values
-from kactl.wire.control import check_topics, topics_of
+from kactl.transports.tcp.wire.columns import Column, slots, values
+from kactl.transports.tcp.wire.control import check_topics, topics_of
 from tests.forensics.golden import GOLDEN
 from tests.forensics.golden_kraft import KRAFT
-from tests.wire.recorded import encoded, samples
+from tests.transports.tcp.wire.recorded import encoded, samples
 
 from .files import folder, from_file, text
 from .seeds import CHANGED_REGISTRATIONS, COLUMNS, CONTINUED, ENVIRONMENT, FRAMES, GZIP, KACTL, PROBES, SETTINGS, ZONES

@@ -74,8 +74,8 @@ REASONS: Final[dict[tuple[str, str], str]] = {
     ("listener/schema.py", "_Many.writing"): _ENCODING,
     ("listener/user_file.py", "decode"): _LARGE,
     ("tcp/framing.py", "FrameDecoder._frame"): "other limits than those of the target; its tests have them",
-    ("wire/__init__.py", "encode_pieces"): _ENCODING,
-    ("wire/control.py", "states_pieces"): _ENCODING,
+    ("transports/tcp/wire/__init__.py", "encode_pieces"): _ENCODING,
+    ("transports/tcp/wire/control.py", "states_pieces"): _ENCODING,
 }  # fmt: skip
 
 

@@ -43,7 +43,7 @@ from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
 from kactl.transports.tcp import office as tcp_office
-from kactl.wire import requests
+from kactl.transports.tcp.wire import requests
 
 from . import tree
 

@@ -22,7 +22,7 @@ from kactl.decide.messages.sessions import (
 from kactl.telemetry.attempts import Attempt, Outcome, outcome_of_error
 from kactl.telemetry.event_origin import ORIGIN
 from kactl.transports.base import ControllerPort
-from kactl.wire import Begin
+from kactl.transports.tcp.wire import Begin
 
 from .link import Link
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import ControllerUnreachable, MalformedMessage
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER

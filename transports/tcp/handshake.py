@@ -17,7 +17,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_EPOCH

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import BadConfig, KactlError, ProtocolMismatch
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address

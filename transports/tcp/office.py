@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import (
     BrokerUnreachable,
     EndpointUnreachable,

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import NotAuthorized
 from kactl.decide.messages.following import FollowerReports, PeerMessage
 

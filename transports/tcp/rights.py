@@ -10,7 +10,7 @@ from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.sessions import Register, SessionRequest, VerifyEndpoint
 from kactl.model import NO_EPOCH
-from kactl.wire import Begin
+from kactl.transports.tcp.wire import Begin
 
 
 class Right(enum.Enum):

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.runtime.clock import SystemClock
 from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.decide.messages import sessions

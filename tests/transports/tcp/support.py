@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import KactlError
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import kactl
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.decide.messages.routes import Watch
 from kactl.decide.messages.sessions import Heartbeat, Register
 from kactl.runtime.budget import Rate, Unit

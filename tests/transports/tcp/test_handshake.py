@@ -13,7 +13,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import (
     BadConfig,
     BadRequest,

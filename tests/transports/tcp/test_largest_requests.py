@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import kactl
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import InternalError, KactlError
 from kactl.decide.messages import broker, leases, sessions
 from kactl.decide.messages.admin import TopicEnsureRequested

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kactl
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.decide.messages.control import (
@@ -38,7 +38,7 @@ from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind, Message, frames_of
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
-from kactl.wire import requests
+from kactl.transports.tcp.wire import requests
 
 from .support import RawClient, hello_of, raw_client
 

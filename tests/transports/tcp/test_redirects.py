@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import NotAuthorized
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
@@ -15,7 +15,7 @@ from kactl.decide.messages.routes import LeaderColumns
 from kactl.model import NO_EPOCH
 from kactl.testing.contracts.link_support import until
 from kactl.transports.tcp.rights import RIGHTS, Right, check_request
-from kactl.wire.requests import every_request
+from kactl.transports.tcp.wire.requests import every_request
 
 # The requests in which a participant speaks for itself.
 OWN: dict[type[ControllerRequest], dict[str, Any]] = {

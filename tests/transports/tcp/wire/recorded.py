@@ -1,4 +1,4 @@
-"""Recorded bytes of each version of the protocol: python -m tests.wire.recorded writes those of the present one.
+"""Recorded bytes of each version of the protocol: python -m tests.transports.tcp.wire.recorded writes those of the present one.
 
 A version that is released is never written again: later versions have to understand its bytes.
 """
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.decide.messages import sessions
 from kactl.decide.messages.routes import Delta, RemovedColumns, Version, Watch
 from kactl.model import Endpoint

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.model.errors import (
     BadRequest,
     BrokerIdTaken,
@@ -41,7 +41,7 @@ from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, 
 from kactl.decide.state.records import Names
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, STOP, UPDATE, plain_message
-from kactl.wire.requests import every_request
+from kactl.transports.tcp.wire.requests import every_request
 from tests.support.control_requests import StateRow, leader_and_isr, lease_release
 
 ORDERS_0, BILLS_1 = TopicPartition("orders", 0), TopicPartition("bills", 1)

@@ -1,7 +1,7 @@
 """Messages as bytes, for networks between controllers and participants.
 
 A message is MessagePack: an array of the name of its type and its fields. New fields are appended with a default: an
-earlier version ignores them, and a later one fills in those that are missing. `kactl.wire.columns` describes columns.
+earlier version ignores them, and a later one fills in those that are missing. `kactl.transports.tcp.wire.columns` describes columns.
 
     data = encode(request)
     assert decode(data, REQUESTS) == request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kactl import wire
+from kactl.transports.tcp import wire
 from kactl.decide.messages import control, following
 from kactl.testing.contracts.network import plain_message
 
