@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
     from kactl.runtime.running import run
-    from kactl.spectator.routes import Route, RouteChange, RoutesReset
-    from kactl.spectator.spectator import Spectator
+    from kactl.participant.spectator.routes import Route, RouteChange, RoutesReset
+    from kactl.participant.spectator.spectator import Spectator
     from kactl.stores.base import Store
     from kactl.stores.etcd import EtcdStore
     from kactl.stores.memory import MemoryStore

@@ -18,7 +18,7 @@ from kactl.decide.messages.sessions import NotController, ParticipantLink, Sessi
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
 from kactl.runtime.budget import Budget
-from kactl.spectator.network import SpectatorNetwork
+from kactl.participant.spectator.network import SpectatorNetwork
 from kactl.telemetry.attempts import Attempt
 
 
@@ -106,7 +106,7 @@ class ControllerPort(Protocol):
         """A peer has attempted to change something, or was refused; for the audit trail."""
 
     async def watch_routes(self, asked: Watch, /) -> RouteMessage:
-        """Respond to a spectator; see `kactl.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""
+        """Respond to a spectator; see `kactl.participant.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""
 
 
 class Network(ParticipantNetwork, SpectatorNetwork, Protocol):

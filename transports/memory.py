@@ -23,7 +23,7 @@ from kactl.participant.network import Ask, ControlLink, Handler, LinkState, Part
 from kactl.runtime import forks
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 
 from .base import ControllerPort, Transport
 

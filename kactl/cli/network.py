@@ -20,7 +20,7 @@ from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import run_in_thread
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import Connection, ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub
 from kactl.transports.tcp.identity import Identity, Role, identities

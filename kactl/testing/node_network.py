@@ -23,7 +23,7 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
 from .history import History

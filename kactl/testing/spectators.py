@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.spectator.spectator import Spectator
+from kactl.participant.spectator.spectator import Spectator
 
 from .clock import LoopClock
 from .history import History

@@ -57,7 +57,7 @@ SLOWEST: Final = (
     "tests/transports/kafka/listener/test_logins.py",
     "tests/admin/test_fuzz.py",
     "tests/testing/test_sim_commands.py",
-    "tests/spectator/test_failover.py",
+    "tests/participant/spectator/test_failover.py",
     "tests/actors/machines/test_chunked.py",
     "tests/actors/test_remote_sessions.py",
     "tests/stores/test_sqlite_clock_steps.py",

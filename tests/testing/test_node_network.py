@@ -15,7 +15,7 @@ from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ControlLink, LinkState
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.testing import Schedule, SimLoop, on, sim
 from kactl.testing.clock import LoopClock
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort

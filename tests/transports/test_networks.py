@@ -23,7 +23,7 @@ from kactl.decide.messages.sessions import (
 from kactl.model import Broker, TopicPartition
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
 from kactl.runtime.budget import Budget
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport

@@ -33,7 +33,7 @@ from kactl.runtime.addresses import is_wildcard
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret, secret_path
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
 from . import attempts, handshake

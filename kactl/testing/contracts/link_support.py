@@ -35,7 +35,7 @@ from kactl.decide.messages.sessions import (
 from kactl.model import Broker, ProducerIdBlock
 from kactl.participant.network import ControlLink, LinkState
 from kactl.runtime.budget import Budget
-from kactl.spectator.network import SpectatorLink
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import Transport
 

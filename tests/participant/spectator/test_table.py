@@ -10,8 +10,8 @@ from kactl.model.errors import MalformedMessage
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteColumns, RouteMessage, RouteRows, Snapshot, Version
 from kactl.model import NO_LEADER, Assignment, Broker, Endpoint, Leadership, TopicPartition
-from kactl.spectator.routes import Route
-from kactl.spectator.table import Cursor, RouteTable
+from kactl.participant.spectator.routes import Route
+from kactl.participant.spectator.table import Cursor, RouteTable
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.readiness import Readiness
 from kactl.decide.state.records import Assignments, Leaderships
