@@ -43,7 +43,7 @@ from .stores import describe_store, store_factory, zookeeper_store
 from .tracing import exporting
 
 if TYPE_CHECKING:
-    from kactl.state_change_log.snapshots import Snapshot
+    from kactl.telemetry.state_change_log.snapshots import Snapshot
 
 _LOG = logger(__name__)
 
@@ -223,9 +223,9 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
     if not log_config.folder:
         yield
         return
-    from kactl.state_change_log.keeper import as_json, as_kafka, kept
-    from kactl.state_change_log.past import read_back
-    from kactl.state_change_log.segments import Segments
+    from kactl.telemetry.state_change_log.keeper import as_json, as_kafka, kept
+    from kactl.telemetry.state_change_log.past import read_back
+    from kactl.telemetry.state_change_log.segments import Segments
 
     folder = Path(log_config.folder)
     if log_config.format == "json":
@@ -258,7 +258,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
 
 
 def _snapshot(controller: Controller) -> "Snapshot | None":
-    from kactl.state_change_log.snapshots import Snapshot
+    from kactl.telemetry.state_change_log.snapshots import Snapshot
 
     if not (controller.loop.is_active and controller.loop.controllership.ready):
         return None
@@ -269,7 +269,7 @@ def _past_states(controller: Controller, config: Config) -> PastStates | None:
     """Returns the states that the log holds; None without a log that can be read back."""
     if not config.log.folder or config.log.format != "json":
         return None
-    from kactl.state_change_log.as_of import LoggedStates
+    from kactl.telemetry.state_change_log.as_of import LoggedStates
 
     return LoggedStates(Path(config.log.folder), now_ms=controller.clock.now_ms)
 

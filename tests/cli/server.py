@@ -33,8 +33,8 @@ IMPORTS: Final = (
     "kactl.cli.demo",
     "kactl.cli.setup",
     "kactl.cli.serving",
-    "kactl.state_change_log.keeper",
-    "kactl.state_change_log.past",
+    "kactl.telemetry.state_change_log.keeper",
+    "kactl.telemetry.state_change_log.past",
 )
 # A server starts within seconds on two busy cores; after a kill the sessions of the previous process must expire first.
 START_S: Final = 90.0

@@ -12,8 +12,8 @@ from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe
 from kactl.forensics.text.zone import zone_of
 from kactl.decide.messages.log import ElectionEvent, decode
-from kactl.state_change_log import snapshots
-from kactl.state_change_log.segments import NAME
+from kactl.telemetry.state_change_log import snapshots
+from kactl.telemetry.state_change_log.segments import NAME
 
 from .server import QUICK, Up
 

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import make_folder, read_private
-from kactl.state_change_log.segments import Segments
+from kactl.telemetry.state_change_log.segments import Segments
 from tests.support.pods import USER, Pod, needs_pods
 
 KEY = "some.key"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.model.errors import StoreDamaged
-from kactl.state_change_log.segments import Segments
+from kactl.telemetry.state_change_log.segments import Segments
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.protection import check_place, file_system_of
 

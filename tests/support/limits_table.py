@@ -21,7 +21,7 @@ from kactl.decide.messages import leases
 from kactl.runtime import encryption, tls_turns, user_state
 from kactl.runtime.budget import RATES, Unit
 from kactl.security.sasl import digest_md5, mechanism, oauthbearer, scram
-from kactl.state_change_log import past
+from kactl.telemetry.state_change_log import past
 from kactl.stores.etcd import calls as etcd_calls
 from kactl.stores.etcd import http2
 from kactl.stores.formats import access, json_text

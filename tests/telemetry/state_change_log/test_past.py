@@ -24,9 +24,9 @@ from kactl.decide.messages.log import (
 )
 from kactl.model import PartitionState, ReplicaState
 from kactl.participant.group import Participants
-from kactl.state_change_log.keeper import as_json, as_kafka
-from kactl.state_change_log.past import Past, read_back
-from kactl.state_change_log.segments import NAME, Segments
+from kactl.telemetry.state_change_log.keeper import as_json, as_kafka
+from kactl.telemetry.state_change_log.past import Past, read_back
+from kactl.telemetry.state_change_log.segments import NAME, Segments
 from kactl.telemetry.terms import ENDED_UNSEEN, TERMS_MAX, Term
 from tests.support.clocks import ManualClock, settle
 

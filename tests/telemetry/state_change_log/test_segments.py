@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.state_change_log.segments import NAME, Segments
+from kactl.telemetry.state_change_log.segments import NAME, Segments
 
 
 def removed(folder: Path) -> None:
