@@ -15,10 +15,10 @@ from typing import Final
 import anyio
 import msgspec
 
-from kactl.model.errors import ActionTimedOut, KactlError, NotController
 from kactl.decide.machines.topic_progress import leader_epochs, progress_of
 from kactl.decide.messages.admin import ElectionResult, EventsHandled, TopicProgress
 from kactl.model import TopicRef
+from kactl.model.errors import ActionTimedOut, KactlError, NotController
 
 from .channels import Channels
 from .controller import ControllerLoop

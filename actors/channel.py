@@ -5,8 +5,8 @@ it is answered or the channel is removed, because the broker failed or registere
 controller. A slow broker therefore delays no other. A request with a lost response is delivered twice; the epochs of
 all three kinds of requests make that harmless.
 
-Requests that wait for a slow broker may be coalesced, see `kactl.decide.outbound.coalesce`; others are not. A request to many
-brokers is encoded once for all of them, and a coalesced one is encoded for its broker alone.
+Requests that wait for a slow broker may be coalesced, see `kactl.decide.outbound.coalesce`; others are not. One to
+many brokers is encoded once for all of them, and a coalesced one is encoded for its broker alone.
 
 Source: the classic controller's RequestSendThread.
 """
@@ -19,8 +19,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
@@ -34,8 +32,10 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.decide.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
-from kactl.model import Broker
 from kactl.decide.outbound.coalesce import Alive, alive_in, coalesced
+from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_origin import ORIGIN, Origin
 from kactl.telemetry.event_trace import EventTrace

@@ -13,12 +13,12 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kactl.runtime.clock import Clock
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplica
 from kactl.decide.messages.events import BrokerLagged, Event
-from kactl.model import Broker
 from kactl.decide.outbound.batch import Addressed
+from kactl.model import Broker
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_trace import EventTrace

@@ -7,7 +7,6 @@ their own are sent with `ask`.
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import (
     ElectionRequested,
@@ -26,8 +25,9 @@ from kactl.decide.messages.admin import (
 )
 from kactl.decide.messages.arguments import AnyElection, AnyPartition
 from kactl.decide.messages.broker import ControlledShutdownRequested
-from kactl.model import NO_EPOCH, Assignment, TopicPartition
 from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.model import NO_EPOCH, Assignment, TopicPartition
+from kactl.model.errors import BadRequest
 
 from .topic_commands import DEFAULT_TIMEOUT_MS, TopicCommands
 

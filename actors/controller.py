@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
+from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_traces import EventTraces
 from kactl.telemetry.metrics import Telemetry

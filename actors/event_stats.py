@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.events import Event
+from kactl.runtime.clock import Clock
 from kactl.telemetry.durations import Durations, Summary
 
 from .priority_inbox import PriorityInbox

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
-from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import under_and_at
+from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.telemetry.metrics import Reading
 
 from .channels import Channels

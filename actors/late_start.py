@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from kactl.runtime.clock import Clock
 from kactl.model.errors import StoreError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 log = logger(__name__)

@@ -8,9 +8,9 @@ Participants open their link before they register, so usually nothing is fenced.
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.sessions import ParticipantLink
 from kactl.model import Broker
+from kactl.runtime.clock import Clock
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

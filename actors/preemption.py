@@ -9,11 +9,11 @@ rest had not been looked at yet. Afterwards the rows of the rest are read anew, 
     BrokersChanged    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
     ElectionRequested            └ handled ─ response  ┘
 
-The `priority` of an event determines whether it may preempt; see `kactl.decide.messages.events.Priority`. The time of small
-events is bounded, so that a flood of them delays the large event without starving it: at one yield point they may take
-four times as long as the large event ran since the one before, so that at least a fifth of the time is its own. At
-least one event is handled at each. Under any lower load all of them are handled, since a small event may well be a
-write that is forced to disk, as a chunk is.
+The `priority` of an event determines whether it may preempt; see `kactl.decide.messages.events.Priority`. The time of
+small events is bounded, so that a flood of them delays the large event without starving it: at one yield point they
+may take four times as long as the large event ran since the one before, so that at least a fifth of the time is its
+own. At least one event is handled at each. Under any lower load all of them are handled, since a small event may well
+be a write that is forced to disk, as a chunk is.
 """
 
 

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BadRequest, NotController, NotFound
 from kactl.decide.machines.deletion import Waiting, waiting
 from kactl.decide.machines.explain import DeletionExplanation, Explanation, Moment, explain_deletion
 from kactl.decide.machines.shards import explain
 from kactl.decide.messages import arguments
 from kactl.decide.messages.arguments import AnyPartition
 from kactl.decide.messages.log import KINDS, AnyEvent, ControllerEvent, ElectionEvent
-from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
+from kactl.model.errors import BadRequest, NotController, NotFound
+from kactl.runtime.clock import Clock
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_traces import RECORDS_MAX
 from kactl.telemetry.terms import ENDED_UNSEEN, Term

@@ -14,8 +14,6 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
 from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.decide.machines.remote_sessions import (
     CHECKS_PER_TIMEOUT,
@@ -42,6 +40,8 @@ from kactl.decide.messages.sessions import (
     is_next_life,
 )
 from kactl.model import NO_EPOCH, Broker, Fence
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 

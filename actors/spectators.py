@@ -10,13 +10,13 @@ import math
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerMoved, NotController, StoreError
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteMessage, Version, Watch
-from kactl.model import Fence
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
+from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, NotController, StoreError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

@@ -14,12 +14,17 @@ from typing import Any, Final, Self, Unpack
 import anyio
 from opentelemetry import metrics, trace
 
-from kactl.runtime.clock import Clock, SystemClock
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
-from kactl.model.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import ResignRequested
-from kactl.decide.messages.events import BrokerLagged, ControllerChanged, Event, LeaderAndIsrAnswered, LinksChanged, Started
+from kactl.decide.messages.events import (
+    BrokerLagged,
+    ControllerChanged,
+    Event,
+    LeaderAndIsrAnswered,
+    LinksChanged,
+    Started,
+)
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
     NotController,
@@ -29,13 +34,15 @@ from kactl.decide.messages.sessions import (
     SessionRequest,
     VerifyEndpoint,
 )
-from kactl.model import NO_BROKER, Broker
 from kactl.decide.outbound.batch import RequestBatch, deletion_answers
+from kactl.decide.state.cluster import Cluster
+from kactl.model import NO_BROKER, Broker
+from kactl.model.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.budget import Budget
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
-from kactl.decide.state.cluster import Cluster
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.stores.opening import check_unopened

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any, Final, TypeVar, cast
 
-from kactl.runtime.clock import Clock
 from kactl.config.topic import check_overrides
-from kactl.model.errors import BadRequest, NotFound, StoreUnavailable
 from kactl.decide.machines.placement import topic_rules
 from kactl.decide.machines.topic_progress import missing_brokers, progress_of
 from kactl.decide.messages import arguments
@@ -17,9 +15,11 @@ from kactl.decide.messages.admin import (
     TopicProgress,
 )
 from kactl.decide.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
-from kactl.model import STANDBY, TopicKind, TopicRef
-from kactl.runtime.threads import run_in_thread
 from kactl.decide.state.cluster import Cluster
+from kactl.model import STANDBY, TopicKind, TopicRef
+from kactl.model.errors import BadRequest, NotFound, StoreUnavailable
+from kactl.runtime.clock import Clock
+from kactl.runtime.threads import run_in_thread
 from kactl.stores.base import Store
 
 from .answers import Answers

@@ -6,7 +6,6 @@ An event that waits in the controller's inbox is not queued again: its handler r
 from collections.abc import Callable
 from typing import Final
 
-from kactl.model.errors import KactlError
 from kactl.decide.messages.events import (
     BrokerModified,
     BrokersChanged,
@@ -27,6 +26,7 @@ from kactl.decide.messages.events import (
     TopicsChanged,
 )
 from kactl.model import TopicPartition
+from kactl.model.errors import KactlError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 

@@ -29,10 +29,10 @@ from bench.sinks import sinks
 from bench.slow import slow_broker
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.decide.messages.control import KafkaRequest, LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.model import Broker, Endpoint, Fence
 from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import Broker, Endpoint, Fence
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.codec import Decoder, Encoder, Versions, versions_for
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kactl.model import NO_VERSION, Broker, Endpoint, Fence, PartitionState, ReplicaState, TopicRef
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_VERSION, Broker, Endpoint, Fence, PartitionState, ReplicaState, TopicRef
 from kactl.stores.base import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore

@@ -34,16 +34,16 @@ from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.machines.chunks import WHOLE
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
-from kactl.runtime.clock import SystemClock
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings
 from kactl.config.protocol_level import LATEST
 from kactl.decide.machines import partition, replica
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import KafkaRequest
 from kactl.decide.messages.events import BrokersChanged
-from kactl.model import Broker, Fence
 from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.decide.state.change import Change
+from kactl.model import Broker, Fence
+from kactl.runtime.clock import SystemClock
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.telemetry.event_log import EventLog

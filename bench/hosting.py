@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.model.errors import SessionExpired
 from kactl.decide.messages.events import ControllerState
 from kactl.model import Fence
+from kactl.model.errors import SessionExpired
 from kactl.stores.base import Session, Store
 from kactl.stores.etcd import EtcdStore
 from kactl.stores.memory import MemoryState, MemoryStore

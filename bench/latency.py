@@ -32,8 +32,8 @@ from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.control import LeaderAndIsr, Request, UpdateMetadata
-from kactl.model import Fence, TopicPartition
 from kactl.decide.state.rows import Ints
+from kactl.model import Fence, TopicPartition
 from kactl.stores.base import Names, Session, Store, Write
 
 from .brokers import Encoding

@@ -15,11 +15,11 @@ from typing import Final
 
 from bench.figures import Found
 from bench.run import main, module, undisturbed
-from kactl.runtime.clock import SystemClock
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease
 from kactl.participant.leases.token import FencingToken
+from kactl.runtime.clock import SystemClock
 
 NAME: Final = "lease"
 # Longer than any run.

@@ -28,16 +28,16 @@ from typing import Final, NamedTuple
 
 from bench.figures import Found, Unit
 from bench.run import main, module, say, undisturbed
-from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, Tokens, new_token
 from kactl.actors.system import Controller
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
-from kactl.security.tls.server_tls import ServerTls
+from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, Tokens, new_token
 from kactl.security.sasl import ScramVerifier, Shape, verifier
 from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.tls.server_tls import ServerTls
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
 from kactl.transports.kafka.listener.authentication import Authentication, SecurityProtocol

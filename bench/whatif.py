@@ -97,9 +97,9 @@ def described(table: pa.Table) -> bytes:
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """Measures all sweeps over one cluster."""
-    from kactl.forensics.whatif import tables
     from kactl.decide.whatif import Kind
     from kactl.decide.whatif.analysis import answer
+    from kactl.forensics.whatif import tables
 
     for _ in range(runs):
         opened = timed(found, f"{at}/open", lambda: tables.of_table(table, at, assumed(brokers)))
@@ -117,10 +117,10 @@ def live(brokers: int, partitions: int, *, runs: int, found: Found) -> None:
     """Measures analyses of a running controller's columns, from the copy to the answer."""
     from bench.clusters import Racked, known
     from kactl.admin.failure_analysis import LiveSnapshot, copied
-    from kactl.model import Fence
     from kactl.decide.whatif import Kind
     from kactl.decide.whatif.analysis import answer, outcome_of
     from kactl.decide.whatif.restarts import plan_restarts
+    from kactl.model import Fence
 
     shape = Racked(partitions, partitions // PARTITIONS_OF_A_TOPIC, brokers, REPLICAS)
     cluster = known(shape, controller=0, fence=Fence(1, 1))

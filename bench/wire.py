@@ -18,9 +18,9 @@ import numpy as np
 
 from bench.figures import Found
 from bench.run import main, module, undisturbed
-from kactl.transports.tcp import wire
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Kind, Message, frames_of
 from kactl.transports.tcp.limits import PART_BYTES_MAX, Limits
 

@@ -5,25 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
-    from kactl.runtime.clock import Clock, SystemClock
     from kactl.config.controller_settings import ControllerSettings
     from kactl.config.protocol_level import ProtocolLevel
-    from kactl.model.errors import (
-        ActionTimedOut,
-        BadRequest,
-        ControllerFailed,
-        ErrorCode,
-        KactlError,
-        LeadershipLost,
-        NotController,
-        NotFound,
-        NotReady,
-        ProcessForked,
-        Remedy,
-        RoutesStale,
-        StaleToken,
-        TopicExists,
-    )
     from kactl.decide.machines.explain import Candidate, DeletionExplanation, Explanation
     from kactl.decide.messages.admin import (
         ElectionKind,
@@ -49,6 +32,22 @@ if TYPE_CHECKING:
     )
     from kactl.decide.messages.routes import Version
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
+    from kactl.model.errors import (
+        ActionTimedOut,
+        BadRequest,
+        ControllerFailed,
+        ErrorCode,
+        KactlError,
+        LeadershipLost,
+        NotController,
+        NotFound,
+        NotReady,
+        ProcessForked,
+        Remedy,
+        RoutesStale,
+        StaleToken,
+        TopicExists,
+    )
     from kactl.participant.group import Participants
     from kactl.participant.handlers.handler import Follower, PartitionHandler
     from kactl.participant.leases.events import LeaseAtRisk, LeaseLapsed, LeaseResumed
@@ -57,9 +56,10 @@ if TYPE_CHECKING:
     from kactl.participant.leases.token import FencingToken
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
-    from kactl.runtime.running import run
     from kactl.participant.spectator.routes import Route, RouteChange, RoutesReset
     from kactl.participant.spectator.spectator import Spectator
+    from kactl.runtime.clock import Clock, SystemClock
+    from kactl.runtime.running import run
     from kactl.stores.base import Store
     from kactl.stores.etcd import EtcdStore
     from kactl.stores.memory import MemoryStore
@@ -157,8 +157,8 @@ __all__ = [
 # numpy alone takes longer to import than a command may take.
 _HOME = {
     "actors.system": ("Controller", "Snapshot"),
-    "clock": ("Clock", "SystemClock"),
-    "errors": (
+    "runtime.clock": ("Clock", "SystemClock"),
+    "model.errors": (
         "ActionTimedOut",
         "BadRequest",
         "ControllerFailed",
@@ -174,8 +174,8 @@ _HOME = {
         "StaleToken",
         "TopicExists",
     ),
-    "machines.explain": ("Candidate", "DeletionExplanation", "Explanation"),
-    "messages.admin": (
+    "decide.machines.explain": ("Candidate", "DeletionExplanation", "Explanation"),
+    "decide.messages.admin": (
         "ElectionKind",
         "ElectionResult",
         "FeatureResult",
@@ -183,8 +183,8 @@ _HOME = {
         "ReassignmentResult",
         "UpgradeType",
     ),
-    "messages.control": ("OrderReason",),
-    "messages.log": (
+    "decide.messages.control": ("OrderReason",),
+    "decide.messages.log": (
         "AnyEvent",
         "BrokerEvent",
         "Cause",
@@ -208,10 +208,10 @@ _HOME = {
     "participant.leases.token": ("FencingToken",),
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
-    "messages.routes": ("Version",),
+    "decide.messages.routes": ("Version",),
     "runtime.running": ("run",),
-    "spectator.routes": ("Route", "RouteChange", "RoutesReset"),
-    "spectator.spectator": ("Spectator",),
+    "participant.spectator.routes": ("Route", "RouteChange", "RoutesReset"),
+    "participant.spectator.spectator": ("Spectator",),
     "stores.base": ("Store",),
     "stores.etcd": ("EtcdStore",),
     "stores.memory": ("MemoryStore",),

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import STRATEGIES, Elected, Election, first_leader
-from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.change import Refusal
 from kactl.decide.state.rows import Rows
+from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from tests.oracle import election as oracle_election
 from tests.oracle import failure, machines
 from tests.oracle.batch import ObjectBatch, encode

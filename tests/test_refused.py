@@ -17,15 +17,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import NewToken
 from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.admin.schema import AuditPage, AuditRecord
-from kactl.model.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.model.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.telemetry.attempts import Attempt
 from kactl.testing.contracts.link_support import ContractOffice

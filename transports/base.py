@@ -10,15 +10,15 @@ A network connects controllers with participants, in both directions, and with s
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.participant.network import ParticipantNetwork
-from kactl.runtime.budget import Budget
 from kactl.participant.spectator.network import SpectatorNetwork
+from kactl.runtime.budget import Budget
+from kactl.runtime.clock import Clock
 from kactl.telemetry.attempts import Attempt
 
 
@@ -106,7 +106,7 @@ class ControllerPort(Protocol):
         """A peer has attempted to change something, or was refused; for the audit trail."""
 
     async def watch_routes(self, asked: Watch, /) -> RouteMessage:
-        """Respond to a spectator; see `kactl.participant.spectator.network.SpectatorLink`. Cancelling the call ends the wait."""
+        """Respond to a spectator; see `kactl.participant.spectator.network`. Cancelling the call ends the wait."""
 
 
 class Network(ParticipantNetwork, SpectatorNetwork, Protocol):

@@ -10,20 +10,19 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.model import errors
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
-from kactl.model import Broker, Endpoint
+from kactl.model import Broker, Endpoint, errors
+from kactl.model.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import forks
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
-from kactl.participant.spectator.network import SpectatorLink
 
 from .base import ControllerPort, Transport
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.topic_entries import TopicEntries
-from kactl.model.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.alter_partition import (
     VERSION_WITH_IDS,
@@ -37,10 +36,11 @@ from kactl.decide.machines.alter_partition import (
 )
 from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.decide.messages.events import Event, LeadershipWritten, StraysProposed
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import RowNumbers, some
 from kactl.decide.state.table import NO_ROW, in_sync_of
+from kactl.model.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError, StoreUnavailable
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .isr_operations import count_operations, isr_sizes

@@ -16,10 +16,10 @@ from kactl.actors.machines.messages import Move
 from kactl.decide.machines.balance import balance
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.events import BalanceDue, Event
-from kactl.model import PartitionState
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Refusal
 from kactl.decide.state.rows import Bools, BrokerSet, Rows, first, preferred_slot
+from kactl.model import PartitionState
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .timers import Timers

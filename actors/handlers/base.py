@@ -13,19 +13,19 @@ from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
 from kactl.actors.preemption import NEVER, Preemption
-from kactl.runtime.clock import Clock
 from kactl.config.controller_settings import ControllerSettings
-from kactl.model.errors import BadRequest
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.reassignment import is_complete
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
 from kactl.decide.messages.log import BrokerEvent
-from kactl.model import NO_EPOCH, Broker, Fence, Maintenance, PartitionState, ReplicaState
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, RowNumbers, Rows, choose, holds, some
+from kactl.model import NO_EPOCH, Broker, Fence, Maintenance, PartitionState, ReplicaState
+from kactl.model.errors import BadRequest
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.event_origin import StoredRequests

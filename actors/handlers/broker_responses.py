@@ -10,14 +10,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from kactl.model.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.decide.messages.admin import EventsHandled
-from kactl.decide.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
-from kactl.model import ReplicaState
-from kactl.runtime.logs import logger
+from kactl.decide.messages.events import (
+    Event,
+    IsrNotified,
+    LeaderAndIsrAnswered,
+    LogDirNotified,
+    UpdateMetadataAnswered,
+)
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import RowNumbers, common, some
 from kactl.decide.state.table import NO_ROW
+from kactl.model import ReplicaState
+from kactl.model.errors import ControllerMoved, ErrorCode, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Found, Notification
 
 from .base import ControllerContext, Handler, Handlers

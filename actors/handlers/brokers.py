@@ -22,11 +22,11 @@ from kactl.decide.messages.events import (
     WritesFailed,
 )
 from kactl.decide.messages.log import BrokerEvent
-from kactl.model import PartitionState
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import Bools, RowNumbers, Rows, common, some, without
 from kactl.decide.state.table import in_sync_of
+from kactl.model import PartitionState
+from kactl.runtime.logs import logger
 from kactl.stores.base import Leaderships
 
 from .balance import Balancing

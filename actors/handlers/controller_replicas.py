@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import BadRequest, NotFound
 from kactl.decide.machines.exclude_controllers import rewritten
 from kactl.decide.messages.events import TopicsChanged
-from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.runtime.logs import logger
 from kactl.decide.state.records import Assignments, Found, Names
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model.errors import BadRequest, NotFound
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
 

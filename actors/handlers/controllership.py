@@ -11,11 +11,11 @@ from typing import Final, Protocol
 import msgspec
 
 from kactl.actors.machines.unclean import Unclean
-from kactl.model.errors import ControllerMoved, StaleEpoch, StoreError
 from kactl.decide.messages.admin import ReleaseRequested, ResignRequested
 from kactl.decide.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import ControllerRecord, Order
+from kactl.model.errors import ControllerMoved, StaleEpoch, StoreError
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships
 

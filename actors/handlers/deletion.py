@@ -18,14 +18,14 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.model.errors import Remedy, StoreError
 from kactl.decide.machines import deletion
 from kactl.decide.messages.events import DeletionsChanged, TopicsChanged
 from kactl.decide.messages.log import TopicEvent
-from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
-from kactl.runtime.logs import logger
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
+from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
+from kactl.model.errors import Remedy, StoreError
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
 from .timers import Timers

@@ -5,14 +5,14 @@ Source: the classic controller's processTopicDeletion, processTopicDeletionStopR
 
 import numpy as np
 
-from kactl.model.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
 from kactl.decide.messages.admin import TopicDeletionRequested
 from kactl.decide.messages.control import Shorts
 from kactl.decide.messages.events import DeletionsChanged, Event, ReplicasDeleted
-from kactl.model import NO_EPOCH, TopicRef
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_EPOCH, TopicRef
+from kactl.model.errors import BeingDeleted, ErrorCode, NotFound, TopicDeletionDisabled
+from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .base import ControllerContext, Handler, Handlers

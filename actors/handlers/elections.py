@@ -10,17 +10,17 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.unclean import Unclean
-from kactl.model.errors import ErrorCode, Remedy, StoreError
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
 from kactl.decide.messages.events import Event, PreferredElectionStored
-from kactl.model import NO_LEADER, PartitionState, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, first
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_LEADER, PartitionState, TopicPartition
+from kactl.model.errors import ErrorCode, Remedy, StoreError
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers, in_pieces
 

@@ -7,11 +7,11 @@ Source: the classic controller's maybeSetupFeatureVersioning and processFeatureU
 
 import msgspec
 
-from kactl.model.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
 from kactl.decide.machines import features as feature_rules
 from kactl.decide.messages.admin import FeatureResult, FeatureUpdatesRequested
 from kactl.decide.messages.events import Event
 from kactl.model import Broker, Features
+from kactl.model.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
 from kactl.runtime.logs import logger
 
 from .base import Handler, Handlers

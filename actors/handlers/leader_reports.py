@@ -1,10 +1,10 @@
 """Handler of the reports of leaders that act. Spectators receive them as `ready`; no decision depends on them."""
 
-from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.decide.messages.broker import LeadersReported
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.state.table import NO_ROW
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
 
 from .base import Handler, Handlers
 

@@ -10,7 +10,7 @@ A holder is released when the controller knows that its leases have ended:
     it was evicted, since it had not reported for a session timeout    after that timeout, or its handover wait
 
 A controller that has just taken over knows no holders. Until every participant has reported that the complete state is
-carried out, or is known to have ended, new leaders wait for all of them. `kactl.decide.state.holds` has the columns, and
+carried out, or is known to have ended, new leaders wait for all of them. `kactl.decide.state.holds` has the columns;
 docs/participants.md explains why no two leases overlap.
 """
 
@@ -20,18 +20,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.config.topic import is_leased, standbys
-from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.events import BrokersChanged, DeletionsChanged, Event
 from kactl.decide.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
 from kactl.decide.messages.log import BrokerEvent
 from kactl.decide.messages.sessions import is_next_life
-from kactl.model import NO_BROKER, ZERO_ID, Broker
 from kactl.decide.outbound.releases import lease_releases, state_sent
 from kactl.decide.outbound.request_columns import different
-from kactl.runtime.logs import logger
 from kactl.decide.state.holds import VANISHED_BEFORE, HoldColumns, past_life
 from kactl.decide.state.rows import Ints, RowNumbers, common
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_BROKER, ZERO_ID, Broker
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch, StoreError
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .ownership import Ownership

@@ -6,9 +6,9 @@ Source: the classic controller's onReplicasBecomeOffline.
 import numpy as np
 
 from kactl.actors.machines.messages import Move
+from kactl.decide.state.rows import Bools, RowNumbers, Rows, common, some
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.decide.state.rows import Bools, RowNumbers, Rows, common, some
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion

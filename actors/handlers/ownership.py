@@ -23,12 +23,12 @@ from kactl.decide.machines.election import Election
 from kactl.decide.machines.ownership import Place, Shard, Shards, even, place
 from kactl.decide.machines.restart import Restart, stopped
 from kactl.decide.messages.events import Event, PlacementDue
-from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change
 from kactl.decide.state.cluster import HandoverInProgress, Resigned
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, choose, holds, some
 from kactl.decide.state.table import NO_ROW, Topic
+from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handler, Handlers

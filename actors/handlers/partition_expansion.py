@@ -8,16 +8,16 @@ import functools
 
 import numpy as np
 
-from kactl.model.errors import BeingDeleted, NotFound
 from kactl.decide.machines.placement import check_growth, check_room
 from kactl.decide.messages.admin import PartitionsRequested
 from kactl.decide.messages.events import Event, TopicModified, TopicsChanged
 from kactl.decide.messages.log import TopicEvent
-from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.runtime.logs import logger
-from kactl.runtime.threads import run_in_thread
 from kactl.decide.state.rows import some
 from kactl.decide.state.table import NO_ROW, Topic
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.model.errors import BeingDeleted, NotFound
+from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers

@@ -10,20 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
 from kactl.decide.messages.admin import ReplicaResetRequested
 from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
 from kactl.decide.messages.control import ReplicaReset, StopReplica
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import HandlerEvent
-from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, TopicRef
 from kactl.decide.outbound.batch import Addressed
-from kactl.runtime.escaping import escaped
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Resigned
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
+from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, TopicRef
+from kactl.model.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
+from kactl.runtime.escaping import escaped
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .offline import Offline

@@ -5,10 +5,10 @@ Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager
 
 from typing import Final
 
-from kactl.model.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.decide.messages.events import Event
 from kactl.model import ProducerIdBlock
+from kactl.model.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
 from kactl.runtime.logs import logger
 
 from .base import Handler, Handlers

@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Final
 
-from kactl.runtime.clock import Clock
 from kactl.model import TopicPartition
+from kactl.runtime.clock import Clock
 
 # A Kafka follower that has copied everything fetches every 500 ms by default. Between two fetches of one follower its
 # leader proposes each of the others.

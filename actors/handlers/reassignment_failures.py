@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import ErrorCode, Remedy, StoreError
-from kactl.model import TopicPartition
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bytes
+from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode, Remedy, StoreError
 
 
 class Failure(NamedTuple):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kactl.model.errors import StoreError
 from kactl.decide.machines import reassignment
-from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import Rows, some
 from kactl.decide.state.table import in_sync_of
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.model.errors import StoreError
 
 from .base import Handlers
 from .reassignment_failures import Failures, mark_failed, refused_rows

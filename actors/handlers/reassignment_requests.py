@@ -5,12 +5,12 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 
 from collections.abc import Callable, Collection, Mapping
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ReassignmentResult
 from kactl.decide.messages.events import ReassignmentStored
-from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.model.errors import ErrorCode
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
 

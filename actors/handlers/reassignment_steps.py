@@ -20,14 +20,14 @@ import numpy as np
 from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
-from kactl.model.errors import BadRequest, ErrorCode, NotFound, StoreError
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.election import Election
-from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import BadRequest, ErrorCode, NotFound, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handlers

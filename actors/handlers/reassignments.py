@@ -19,10 +19,10 @@ import numpy as np
 from kactl.decide.machines import reassignment
 from kactl.decide.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
 from kactl.decide.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
-from kactl.model import Assignment, ReplicaState, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Bools, RowNumbers, choose, common, some
 from kactl.decide.state.table import NO_ROW
+from kactl.model import Assignment, ReplicaState, TopicPartition
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers, in_pieces
 from .deletion import Deletion

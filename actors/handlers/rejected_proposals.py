@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ErrorCode
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode
+from kactl.runtime.clock import Clock
 
 REPEAT_MS: Final = 60_000
 

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from kactl.decide.messages.events import Event, ReplicasServe
+from kactl.decide.state.rows import RowNumbers, common
 from kactl.model import ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.decide.state.rows import RowNumbers, common
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion

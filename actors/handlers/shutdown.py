@@ -21,15 +21,15 @@ from typing import Final, Protocol
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.decide.machines import draining
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
-from kactl.model import NO_EPOCH, Broker, Drain, PartitionState, ReplicaState, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import RowNumbers, common, holds, some
+from kactl.model import NO_EPOCH, Broker, Drain, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion

@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import Remedy, StoreError
 from kactl.decide.machines import partition
 from kactl.decide.messages.events import Event, StandbyDue, TopicsChanged
-from kactl.model import Maintenance, Membership, ReplicaState
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.records import Assignments
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
+from kactl.model import Maintenance, Membership, ReplicaState
+from kactl.model.errors import Remedy, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Changes, Names, Store
 
 from .base import ControllerContext, Handler, Handlers

@@ -7,9 +7,9 @@ epoch, which is raised here before the replica serves again.
 
 import numpy as np
 
-from kactl.model.errors import StoreError
-from kactl.model import TopicPartition
 from kactl.decide.state.rows import RowNumbers, Rows, holds
+from kactl.model import TopicPartition
+from kactl.model.errors import StoreError
 
 from .base import ControllerContext, Handlers
 from .leader_epochs import LeaderEpochs

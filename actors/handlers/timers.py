@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
 from kactl.decide.messages.events import Event
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 log = logger(__name__)

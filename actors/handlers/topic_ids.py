@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import BadRequest, NotFound, Remedy, StoreError
 from kactl.decide.messages.events import Event, TopicIdsDue
-from kactl.model import ZERO_ID, Assignment, TopicRef
-from kactl.runtime.logs import logger
 from kactl.decide.state.table import Topic
+from kactl.model import ZERO_ID, Assignment, TopicRef
+from kactl.model.errors import BadRequest, NotFound, Remedy, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments
 
 from .base import Handler, Handlers

@@ -12,18 +12,18 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.actors.machines.unclean import KEY as UNCLEAN
 from kactl.actors.machines.unclean import Unclean
-from kactl.model.errors import TopicBeingDeleted, TopicExists
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.placement import check_creation, usable_brokers
 from kactl.decide.machines.topic_progress import Delivery, leader_epochs, missing_brokers, progress_of
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.decide.messages.log import TopicEvent
-from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef, ownership_id
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import AwaitedTopic
 from kactl.decide.state.rows import RowNumbers, common, some
 from kactl.decide.state.table import Topic
+from kactl.model import NO_EPOCH, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef, ownership_id
+from kactl.model.errors import TopicBeingDeleted, TopicExists
+from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import Remedy, StoreError
-from kactl.model import NO_VERSION
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.decide.state.table import in_sync_of
+from kactl.model import NO_VERSION
+from kactl.model.errors import Remedy, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Found, Outcome, Store, Write
 from kactl.telemetry.event_log import EventLog
 

@@ -7,13 +7,13 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import ControllerMoved, StoreError
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.outbound.batch import Addressed, RequestBatch
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bytes, RowNumbers
+from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import ControllerMoved, StoreError
+from kactl.runtime.clock import Clock, SystemClock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

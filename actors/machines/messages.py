@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kactl.model.errors import StoreError
 from kactl.decide.machines.election import Election
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows
+from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import StoreError
 
 from ..preemption import NEVER, Preemption
 

@@ -12,15 +12,15 @@ import logging
 
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import StoreError
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import PartitionState
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bytes, RowNumbers, Rows, choose
+from kactl.model import PartitionState
+from kactl.model.errors import StoreError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import FIRST, EventLog
 

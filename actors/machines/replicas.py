@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import StoreError
 from kactl.decide.machines import replica
-from kactl.model import ReplicaState
-from kactl.runtime.logs import logger
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
+from kactl.model import ReplicaState
+from kactl.model.errors import StoreError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from kactl.model.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
-from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, RowNumbers, Rows, some
 from kactl.decide.state.table import Table
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.model.errors import BadRequest, KactlError, NotFound, Remedy, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 
 log = logger(__name__)

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from kactl.runtime.clock import Clock
 from kactl.config.controller_settings import KAFKA_DEFAULT
-from kactl.model.errors import KactlError
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, Rows
 from kactl.decide.state.table import Table
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, Store, StoreEvent
 
 from .unclean import KEY as UNCLEAN

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import StoreError
 from kactl.decide.machines.election import Election, nobody_in_sync_online
-from kactl.runtime.logs import logger
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Rows
+from kactl.model.errors import StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 
 log = logger(__name__)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from kactl.runtime import forks
 from kactl.runtime.addresses import plain_address
-from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.runtime.logs import logger
+from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.security.tls.server_tls import HANDSHAKE_S
 from kactl.security.tls.tls_turns import TlsTurns
 

@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
-from kactl.security.access import Principal
-from kactl.security.access.role import Role
 from kactl.config.settings import ApiConfig
 from kactl.model.errors import ErrorCode
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
+from kactl.security.access import Principal
+from kactl.security.access.role import Role
 
 from . import embedded, origin
 from .client import (

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.log import RequestEvent
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 from kactl.telemetry.attempts import Outcome, outcome_of_error

@@ -11,8 +11,8 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.config.kafka_settings import KafkaConfig
-from kactl.model.errors import KactlError
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import KactlError
 from kactl.runtime.addresses import is_loopback
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import resolve

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from aiohttp import web
 
+from kactl.model.errors import ErrorCode
+from kactl.runtime.addresses import plain_address
 from kactl.security.access import Principal, tickets
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import CREDENTIAL, TokenRecord
-from kactl.model.errors import ErrorCode
-from kactl.runtime.addresses import plain_address
 
 from .connections import Connection
 from .identity import login_codes

@@ -15,11 +15,11 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 from aiohttp import web
 
-from kactl.security.access import Principal, PrincipalRules
-from kactl.security.access.role import Role, RoleName
-from kactl.runtime.clock import SystemClock
 from kactl.model.errors import BadRequest
 from kactl.runtime.addresses import is_loopback
+from kactl.runtime.clock import SystemClock
+from kactl.security.access import Principal, PrincipalRules
+from kactl.security.access.role import Role, RoleName
 
 from . import exposure
 from .client import identify

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.log import AnyEvent, encode
+from kactl.model.errors import ErrorCode
 
 from . import problem
 from .client import STILL_ADMITTED, client_name, known_client

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config, StoreConfig
 from kactl.config.values import LISTEN
-from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
+from kactl.model.errors import BadConfig
 from kactl.runtime.listening import is_local
 
 API: Final = "api"

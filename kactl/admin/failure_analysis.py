@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kactl.actors.system import Controller
-from kactl.runtime.threads import run_in_thread
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, Rows
 from kactl.decide.state.table import Table
@@ -22,6 +21,7 @@ from kactl.decide.whatif.classes import FREE, PartitionColumns
 from kactl.decide.whatif.engine import Engine
 from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.decide.whatif.topology import Topology
+from kactl.runtime.threads import run_in_thread
 
 SOURCE: Final = "the running cluster"
 _Result = TypeVar("_Result")

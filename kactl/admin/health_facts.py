@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 
 from kactl.config.settings import HealthConfig
-from kactl.model.errors import KactlError
 from kactl.decide.machines.explain import handler_text, reset_of
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
-from kactl.model import Maintenance
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import in_sync_against, offline_partitions
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, first, preferred_imbalance, preferred_slot, some
 from kactl.decide.state.table import Table
+from kactl.model import Maintenance
+from kactl.model.errors import KactlError
 from kactl.telemetry.health import NAMED_MAX, Channel, Facts, FailedHandler, Limits, Partitions, Shards
 
 from .served_certificates import DAY_S

@@ -17,11 +17,9 @@ import msgspec
 from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
 
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import without_secrets
 from kactl.actors.system import Controller
-from kactl.model.errors import BadRequest, ErrorCode, NotController
 from kactl.decide.messages import arguments
+from kactl.model.errors import BadRequest, ErrorCode, NotController
 from kactl.participant.group import Participants
 from kactl.participant.participant import Participant
 from kactl.runtime.budget import Unit
@@ -29,6 +27,8 @@ from kactl.runtime.error_id import log_error
 from kactl.runtime.escaping import escaped, harmless_json
 from kactl.runtime.logs import logger
 from kactl.runtime.prices import ADMIN_PRICES
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import without_secrets
 
 from . import dashboard_files, exposure, openapi, problem, versions
 from .access import MountedPolicy, Policy

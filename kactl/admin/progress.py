@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.runtime.clock import Clock
 from kactl.decide.machines.reassignment import progress
-from kactl.model import NO_LEADER, ReplicaState, TopicPartition
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.decide.state.rows import Bools, RowNumbers, some
 from kactl.decide.state.table import Table
+from kactl.model import NO_LEADER, ReplicaState, TopicPartition
+from kactl.runtime.clock import Clock
 from kactl.telemetry.health import NAMED_MAX, Stuck
 
 # Fine enough for limits of minutes, at about a thousandth of the event loop's time for a large cluster.

@@ -11,9 +11,9 @@ from aiohttp import web
 from opentelemetry import context, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from kactl.security.access import stranger
 from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
+from kactl.security.access import stranger
 from kactl.telemetry.event_origin import ORIGIN, Origin
 
 from . import problem

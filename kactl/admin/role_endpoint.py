@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest
 from kactl.participant.leases.leader import Leader
 from kactl.participant.participant import Participant
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from kactl.security.access.role import Role
 from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
+from kactl.security.access.role import Role
 
 from . import problem
 from .connections import receiving

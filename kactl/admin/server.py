@@ -26,8 +26,8 @@ from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import make_folder
 from kactl.runtime.reloading import Reloads
-from kactl.security.tls.server_tls import ServerTls
 from kactl.runtime.threads import run_in_thread
+from kactl.security.tls.server_tls import ServerTls
 from kactl.telemetry.metrics import Reading
 from kactl.telemetry.past_states import PastStates
 

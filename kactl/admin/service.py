@@ -13,10 +13,10 @@ from typing import Protocol
 from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.model.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Ints
 from kactl.decide.state.table import Table
+from kactl.model.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.telemetry.past_states import PastStates
 
 from .audit_trail import AuditTrail

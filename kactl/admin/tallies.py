@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
-from kactl.model import NO_BROKER, ZERO_ID
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import offline_partitions
 from kactl.decide.state.rows import Ints, some
 from kactl.decide.state.table import Table
+from kactl.model import NO_BROKER, ZERO_ID
 
 from . import cursor
 from .schema import TopicInfo, TopicQuery

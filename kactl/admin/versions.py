@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from kactl.model.errors import ErrorCode, StaleEpoch, StoreUnavailable
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode, StaleEpoch, StoreUnavailable
 
 from . import problem
 from .service import Service

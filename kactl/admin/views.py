@@ -16,11 +16,11 @@ import numpy as np
 
 from kactl.decide.machines.shards import ShardState, states_of
 from kactl.decide.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
-from kactl.model import NO_BROKER, PartitionState, ReplicaState
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import MinIsrState, in_sync_against, offline_partitions
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
 from kactl.decide.state.table import Table, Topic
+from kactl.model import NO_BROKER, PartitionState, ReplicaState
 
 from . import cursor
 from .problem import of_parameter

@@ -206,8 +206,8 @@ def _verifying(ca: str, cert: str = "", key: str = "") -> "ssl.SSLContext":
     import ssl
 
     from kactl.model.errors import BadConfig
-    from kactl.security.tls.certificate_file import load_pair, unusable_authorities
     from kactl.runtime.private_files import check_trusted
+    from kactl.security.tls.certificate_file import load_pair, unusable_authorities
 
     try:
         check_trusted(ca, "--ca-file")

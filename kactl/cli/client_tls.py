@@ -5,8 +5,8 @@ import ssl
 from typing import Any, Final
 
 from kactl.model.errors import BadConfig
-from kactl.security.tls.certificate_file import load_authorities, load_pair
 from kactl.runtime.logs import logger
+from kactl.security.tls.certificate_file import load_authorities, load_pair
 
 log: Final = logger(__name__)
 

@@ -26,8 +26,8 @@ from .output import BAD, GOOD, WARN, Cell
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kactl.security.access.tokens import TokenRecord
     from kactl.config.settings import Config, StoreConfig
+    from kactl.security.access.tokens import TokenRecord
     from kactl.stores.zookeeper.permissions import Survey
 
 # A controller has a connection to each broker and tool, and to the store; clusters have hundreds of brokers.

@@ -8,8 +8,8 @@ import msgspec
 
 from kactl.admin.broker_listeners import mismatches, without_controller, without_rack
 from kactl.config.settings import Config
-from kactl.model.errors import BrokerUnreachable, KactlError
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable, KactlError
 
 from .broker_login import broker_credentials
 from .doctor_check import FAILED, PASS, WARNING, Check

@@ -5,10 +5,10 @@ import functools
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from kactl.security.access import AclAuthorizer, Acls, BrokerPrincipals, PrincipalRules
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
+from kactl.security.access import AclAuthorizer, Acls, BrokerPrincipals, PrincipalRules
 from kactl.security.tls.server_tls import ServerTls
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener.authentication import Authentication, Users, new_pepper

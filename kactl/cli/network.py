@@ -11,16 +11,16 @@ from opentelemetry.metrics import MeterProvider
 from kactl.admin.exposure import NETWORK
 from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config, NetworkConfig
-from kactl.model.errors import BadConfig
 from kactl.model import Broker
+from kactl.model.errors import BadConfig
 from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import reloading
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import run_in_thread
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import Connection, ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub
 from kactl.transports.tcp.identity import Identity, Role, identities

@@ -17,14 +17,14 @@ from opentelemetry.trace import TracerProvider
 from kactl.actors.system import Controller
 from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
-from kactl.runtime.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.settings import Config
-from kactl.model.errors import BadConfig
 from kactl.decide.messages.events import ControllerState
 from kactl.model import Broker
+from kactl.model.errors import BadConfig
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.threads import run_in_thread

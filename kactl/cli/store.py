@@ -50,8 +50,8 @@ def store() -> None:
 @with_options(FORMS, server=False)
 def backup(settings: Settings, *, file: Path, config: str | None, store: Path | None) -> None:
     """Write a consistent copy of the store to FILE, which must not exist. Controllers may run meanwhile."""
-    from kactl.runtime.clock import SystemClock
     from kactl.model.errors import KactlError
+    from kactl.runtime.clock import SystemClock
     from kactl.stores.sqlite.backup import back_up
 
     path = _path(config, store)
@@ -75,8 +75,8 @@ def restore(settings: Settings, *, file: Path, config: str | None, store: Path |
     The store of before is kept beside it. Controller epochs and leader epochs are raised above all that can have been
     issued since the backup, so that participants and fencing tokens accept the next leaders.
     """
-    from kactl.runtime.clock import SystemClock
     from kactl.model.errors import KactlError
+    from kactl.runtime.clock import SystemClock
     from kactl.stores.sqlite.backup import restore as restored_from
 
     path = _path(config, store)

@@ -4,9 +4,9 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kactl.runtime.clock import Clock
 from kactl.config.settings import Config, StoreConfig
 from kactl.model import Broker
+from kactl.runtime.clock import Clock
 from kactl.runtime.secret import Secret
 from kactl.stores.base import Store
 from kactl.stores.sqlite import Holder, SqliteStore

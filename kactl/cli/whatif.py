@@ -21,10 +21,10 @@ from .whatif_options import SWEEPS, kill_option, sweeps_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kactl.forensics.jobs.catalog import Results
     from kactl.decide.whatif import Answer, Scenario
     from kactl.decide.whatif.assumptions import Assumptions
     from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
+    from kactl.forensics.jobs.catalog import Results
 
 _STDIN: Final = "-"
 # The kinds of `kactl.forensics.whatif`, whose import takes too long for `--help`.
@@ -147,9 +147,9 @@ def _assumed(
     away: str | None,
     alive: str | None,
 ) -> "Assumptions":
+    from kactl.decide.whatif.assumptions import MIN_ISR, Assumptions
     from kactl.forensics.whatif.snapshots import racks as rack_files
     from kactl.forensics.whatif.snapshots.kafka_topics import read_settings
-    from kactl.decide.whatif.assumptions import MIN_ISR, Assumptions
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
     set_away, set_alive = _ids(away, "--away"), _ids(alive, "--alive")

@@ -7,8 +7,8 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from kactl.security.access import PrincipalRules
 from kactl.model.errors import BadConfig
+from kactl.security.access import PrincipalRules
 
 from .kafka_settings import KafkaClientConfig, KafkaConfig
 from .settings import ApiConfig, Config, NetworkConfig, StoreConfig

@@ -14,8 +14,8 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from kactl.model.errors import BadConfig
 from kactl.model import STANDBY
+from kactl.model.errors import BadConfig
 
 from . import topic_values as values
 from .protocol_level import LATEST, ProtocolLevel

@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kactl.security.access import BrokerPrincipals, Operation, Principal, Resource, ResourceType
     from kactl.model import Endpoint
+    from kactl.security.access import BrokerPrincipals, Operation, Principal, Resource, ResourceType
     from kactl.security.sasl import Bearer
     from kactl.transports.kafka.listener.authentication import Authentication, ValidateToken
     from kactl.transports.kafka.listener.delegated import DelegatedAuthorizer, Question
@@ -40,7 +40,9 @@ __all__ = [
 
 # Imported when first used, as the names of `kactl`.
 _HOME = {
-    **dict.fromkeys(("BrokerPrincipals", "Operation", "Principal", "Resource", "ResourceType"), "kactl.security.access"),
+    **dict.fromkeys(
+        ("BrokerPrincipals", "Operation", "Principal", "Resource", "ResourceType"), "kactl.security.access"
+    ),
     **dict.fromkeys(("Authentication", "ValidateToken"), "kactl.transports.kafka.listener.authentication"),
     **dict.fromkeys(("DelegatedAuthorizer", "Question"), "kactl.transports.kafka.listener.delegated"),
     "Bearer": "kactl.security.sasl",

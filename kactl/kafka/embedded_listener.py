@@ -13,9 +13,9 @@ from typing import Final
 
 from kactl.actors.system import Controller
 from kactl.config.values import ENDPOINT
-from kactl.model.errors import BadRequest
 from kactl.decide.messages import arguments
 from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.model.errors import BadRequest
 from kactl.runtime.listening import is_local
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread

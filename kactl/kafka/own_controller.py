@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kactl.actors.system import Controller
-from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest, ElectionResult
-from kactl.model import ZERO_ID, Broker, TopicRef
-from kactl.runtime.budget import Budget
 from kactl.decide.state.rows import Rows
+from kactl.model import ZERO_ID, Broker, TopicRef
+from kactl.model.errors import KactlError
+from kactl.runtime.budget import Budget
 
 
 class ListenerController:

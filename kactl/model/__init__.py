@@ -187,7 +187,8 @@ class Broker(msgspec.Struct, frozen=True):
 
     Attributes:
         features: (name, lowest, highest level) of each.
-        incarnation: id of a participant's registration; empty for Kafka's brokers. See `kactl.decide.messages.sessions`.
+        incarnation: id of a participant's registration; empty for Kafka's brokers.
+            See `kactl.decide.messages.sessions`.
         evicted: the controller has decided to end the registration. It does not count as live, and its session cannot
             be renewed.
         timeout_ms: granted timeout of a participant's session; 0 if it is not known.

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -27,8 +26,9 @@ from kactl.decide.messages.control import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
 from kactl.decide.state.rows import Bools, RowNumbers, choose, some
+from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
+from kactl.model.errors import ErrorCode
 
 from .hosted_replicas import HostedReplicas, Ids, Role, ids_of, names_of
 from .row_index import ABSENT

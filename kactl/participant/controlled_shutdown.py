@@ -6,11 +6,11 @@ Source: KafkaServer.controlledShutdown.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, TopicPartition
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 log = logger(__name__)

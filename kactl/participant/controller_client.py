@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
+from kactl.model.errors import ControllerUnreachable
+from kactl.runtime.clock import Clock
 
 # Kafka's default (controller.socket.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ActionTimedOut, ControllerUnreachable, NotController
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.topic_requests import WaitFor, ensure_request
 from kactl.model import TopicKind
+from kactl.model.errors import ActionTimedOut, ControllerUnreachable, NotController
+from kactl.runtime.clock import Clock
 
 from .incarnation import Incarnation
 from .time_limit import limited

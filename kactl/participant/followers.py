@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
-from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
 from kactl.decide.state.rows import Bools, Ints
+from kactl.model import NO_BROKER, NO_EPOCH, TopicPartition
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Names
 
 from .growable import grow

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested, Longs, PeerMessage
-from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers
+from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 
 from .growable import grow
 from .hosted_replicas import HostedReplicas, Role

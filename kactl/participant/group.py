@@ -7,10 +7,10 @@ from typing import Final, Self
 
 import anyio
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BadRequest, NotFound
 from kactl.decide.messages import arguments
+from kactl.model.errors import BadRequest, NotFound
 from kactl.runtime.background import BlockStack, raise_alone
+from kactl.runtime.clock import Clock
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Store
 

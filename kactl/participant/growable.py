@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER
 from kactl.decide.state.columns import grown
 from kactl.decide.state.rows import Ints, RowNumbers
+from kactl.model import NO_BROKER
 
 ROWS_MIN: Final = 16
 

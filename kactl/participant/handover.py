@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from kactl.decide.messages.control import LeaderAndIsr, LeaseRelease, PartitionStates, StateSent, StopReplica
-from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from kactl.decide.state.rows import Bools, Ints
+from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from kactl.stores.base import Names
 
 from .handlers.hosting import HandlerHosting

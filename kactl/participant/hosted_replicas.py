@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.decide.messages.control import LeaseRelease, PartitionStates, StopReplica
-from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.decide.state.rows import Bools, Bytes, Ints, RowNumbers
+from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Names
 
 from .growable import broker_list, grow, put_lists

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Iterable, Sequence
 import anyio
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ErrorCode, KactlError, NotFound, StoreError
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import (
     Acknowledged,
@@ -28,6 +26,8 @@ from kactl.decide.messages.control import (
 )
 from kactl.decide.messages.following import FollowerReports, PeerMessage
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, ReplicaStatus, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode, KactlError, NotFound, StoreError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 

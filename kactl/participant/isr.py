@@ -19,11 +19,11 @@ import anyio
 import anyio.abc
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
-from kactl.model import NO_BROKER, Leadership, TopicPartition
-from kactl.runtime.logs import FailureLog, logger
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
+from kactl.model import NO_BROKER, Leadership, TopicPartition
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import FailureLog, logger
 from kactl.stores.base import Names
 
 from .followers import Followers

@@ -10,9 +10,9 @@ Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode
 from kactl.runtime.logs import logger
 
 from .controller_client import ControllerClient

@@ -12,8 +12,8 @@ from typing import Final
 
 import anyio
 
-from kactl.model.errors import StoreError
 from kactl.model import Leadership, TopicPartition
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 

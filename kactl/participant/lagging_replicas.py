@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model import NO_BROKER, TopicPartition
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
+from kactl.model import NO_BROKER, TopicPartition
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Names
 
 from .followers import Floats, Followers

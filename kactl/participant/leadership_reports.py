@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
 from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
-from kactl.model import NO_EPOCH, TopicPartition, TopicRef
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_EPOCH, TopicPartition, TopicRef
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .controller_client import ControllerClient

@@ -16,12 +16,12 @@ import anyio
 import anyio.lowlevel
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import Shorts
-from kactl.model import TopicPartition
-from kactl.runtime.logs import FailureLog, logger
 from kactl.decide.state.rows import Bools
+from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import FailureLog, logger
 from kactl.stores.base import Names
 
 from .handlers.phase import Phase, StartTask

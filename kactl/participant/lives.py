@@ -13,8 +13,8 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from kactl.runtime.clock import Clock
 from kactl.runtime import forks
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
 from kactl.stores.base import Session

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from kactl.decide.messages.control import PartitionStates, UpdateMetadata
-from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.decide.state.rows import Bools, BrokerSet, Ints
+from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.stores.base import Names
 
 from .growable import broker_list, grow, put_lists

@@ -15,10 +15,10 @@ the results of earlier ones. A refusal takes nothing from a registration; the co
 
 from typing import Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, KactlError
 from kactl.decide.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
 from kactl.model import Endpoint
+from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, KactlError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 from .own_link import OwnLink

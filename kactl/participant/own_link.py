@@ -6,10 +6,10 @@ from typing import Any
 
 import anyio
 
-from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import SessionAnswer, SessionRequest
+from kactl.model.errors import ControllerUnreachable
 
 from .network import ControlLink, LinkState, ParticipantNetwork, ParticipantPort
 

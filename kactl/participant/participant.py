@@ -20,14 +20,14 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
 from kactl.decide.messages import arguments
 from kactl.decide.messages.arguments import AnyPartition
 from kactl.decide.messages.sessions import START_BYTES, incarnation_ids
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicRef
+from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, NotFound
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack, raise_alone
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Session, Store

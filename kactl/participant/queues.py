@@ -5,9 +5,9 @@ from typing import Final
 
 import anyio
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
+from kactl.model.errors import BrokerUnreachable
 
 # A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
 # the broker hangs for most of an hour.

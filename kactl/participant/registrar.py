@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 import anyio
 import msgspec
 
-from kactl.runtime.clock import Clock
+from kactl.decide.machines.peer_endpoints import why_unusable
+from kactl.model import Broker, Endpoint
 from kactl.model.errors import (
     BrokerIdTaken,
     ControllerUnreachable,
@@ -18,8 +19,7 @@ from kactl.model.errors import (
     SessionExpired,
     StoreError,
 )
-from kactl.decide.machines.peer_endpoints import why_unusable
-from kactl.model import Broker, Endpoint
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
 from kactl.stores.base import Session

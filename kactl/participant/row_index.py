@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints, RowNumbers
+from kactl.model import TopicPartition, TopicRef
 from kactl.stores.base import Names
 
 ABSENT: Final = -1

@@ -6,13 +6,6 @@ its session with the controller: the requests go over the link to it, and its he
 
 from typing import Final, Protocol
 
-from kactl.model.errors import (
-    BrokerIdTaken,
-    EndpointUnreachable,
-    KactlError,
-    SessionExpired,
-    StoreUnavailable,
-)
 from kactl.decide.messages.sessions import (
     Closed,
     Goodbye,
@@ -26,6 +19,13 @@ from kactl.decide.messages.sessions import (
     Unconfirmed,
 )
 from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.model.errors import (
+    BrokerIdTaken,
+    EndpointUnreachable,
+    KactlError,
+    SessionExpired,
+    StoreUnavailable,
+)
 from kactl.stores.base import Session, SessionBound, Store
 
 from .network import ControlLink

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from kactl.decide.messages import arguments
 from kactl.decide.messages.arguments import AnyPartition
-from kactl.model import NO_EPOCH, Broker, TopicPartition, TopicRef
 from kactl.decide.state.rows import common
+from kactl.model import NO_EPOCH, Broker, TopicPartition, TopicRef
 
 from .hosted_replicas import HostedPartition, Role
 from .incarnation import Incarnation

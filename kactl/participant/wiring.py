@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BadRequest
 from kactl.decide.machines.remote_sessions import CLOCK_DRIFT_MAX
 from kactl.decide.messages import arguments
+from kactl.model.errors import BadRequest
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Store
 
 from .handlers.hosting import HandlerHosting, MakeHandler

@@ -12,11 +12,12 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-
-from kactl.security.access import Principal
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from .addresses import group_of
+
+if TYPE_CHECKING:
+    from kactl.security.access import Principal
 
 T = TypeVar("T")
 
@@ -159,7 +160,7 @@ class Budget:
         return min(rate.burst, left + (now_s - then_s) * rate.per_s)
 
 
-def account_of(principal: Principal) -> str:
+def account_of(principal: "Principal") -> str:
     """Returns the account of a principal: its label, or the address or IPv6 network of a peer without identity."""
     return principal.label if principal.is_authenticated else group_of(principal.peer)
 

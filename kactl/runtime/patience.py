@@ -10,8 +10,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from kactl.runtime.clock import Clock
 from kactl.model.errors import KactlError, StoreUnavailable
+from kactl.runtime.clock import Clock
 
 from .logs import logger
 

@@ -21,7 +21,8 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 
-from kactl.model.errors import StoreError
+from kactl.decide.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
+from kactl.decide.state.rows import Ints
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -36,8 +37,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.decide.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
-from kactl.decide.state.rows import Ints
+from kactl.model.errors import StoreError
 
 __all__ = [
     "Assignments",

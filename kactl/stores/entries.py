@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.decide.state.rows import Bools, Ints, RowNumbers
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 
 from .base import Committed, Found, Leaderships, Names, Outcome, Write
 

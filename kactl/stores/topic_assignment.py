@@ -6,8 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from kactl.model import NO_BROKER, Assignment, TopicPartition, TopicRef
 from kactl.decide.state.rows import Bools, Ints
+from kactl.model import NO_BROKER, Assignment, TopicPartition, TopicRef
 
 from .base import Assignments
 

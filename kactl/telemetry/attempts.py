@@ -7,8 +7,8 @@ import collections
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from kactl.security.access import Principal
 from kactl.model.errors import ActionTimedOut, KactlError, Remedy
+from kactl.security.access import Principal
 
 # done: completely. partly: some of several parts. failed: nothing was changed. unfinished: begun and still running.
 # unknown: no response says what happened. denied: it was not carried out, because the peer may not do it.

@@ -13,8 +13,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import OrderReason
 from kactl.decide.messages.log import (
     AnyEvent,
@@ -28,10 +26,12 @@ from kactl.decide.messages.log import (
     Reset,
     TopicEvent,
 )
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import Bools, Rows
 from kactl.decide.state.topics import AllTopics
+from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import IllegalState
+from kactl.runtime.clock import Clock
 
 from .event_trace import EventTrace, traceparent
 from .log_entries import Entry, Partitions, Replicas, Single, TransitionCounts

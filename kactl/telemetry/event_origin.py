@@ -11,8 +11,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanContext
 
-from kactl.security.access import Principal
 from kactl.decide.messages.log import Cause
+from kactl.security.access import Principal
 
 from .event_trace import EventTrace
 

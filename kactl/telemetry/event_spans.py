@@ -20,8 +20,15 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
+from kactl.decide.messages.control import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    Request,
+    Response,
+    StopReplica,
+    UpdateMetadata,
+)
 from kactl.model.errors import ErrorCode
-from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, Request, Response, StopReplica, UpdateMetadata
 
 from .event_trace import EventTrace
 

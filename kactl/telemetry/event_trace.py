@@ -13,9 +13,9 @@ import numpy as np
 from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanContext
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
 from kactl.decide.state.rows import Bools, Ints
+from kactl.runtime.clock import Clock
 
 _US: Final = 1000
 

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from opentelemetry import trace as otel
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import Cause, ElectionEvent
+from kactl.runtime.clock import Clock
 
 from .event_log import EventLog
 from .event_origin import NO_ORIGIN, Origin

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.decide.messages.log import AnyEvent, Cause, HandlerEvent, PartitionEvent, ReplicaEvent
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.rows import Bools, Bytes, Ints, RowNumbers, Rows
 from kactl.decide.state.topics import AllTopics
+from kactl.model import PartitionState, ReplicaState
 
 # Above the number of every state.
 _STATES: Final = 8

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kactl.decide.messages.log import Outage
-from kactl.model import PartitionState
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import Bytes, Ints, RowNumbers
+from kactl.model import PartitionState
 
 from .event_trace import EventTrace, Led
 

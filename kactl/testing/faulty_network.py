@@ -5,9 +5,9 @@ import random
 
 import msgspec
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable
 from kactl.transports.base import Connection, Transport
 
 

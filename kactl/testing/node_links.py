@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.decide.messages import sessions
 from kactl.decide.messages.sessions import ParticipantLink, SessionAnswer, SessionRequest
+from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.participant.network import LinkState, ParticipantPort
 from kactl.transports.base import ControllerPort
 

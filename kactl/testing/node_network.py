@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
@@ -22,6 +21,7 @@ from kactl.decide.messages.sessions import (
     VerifyEndpoint,
 )
 from kactl.model import Endpoint
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
 from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport

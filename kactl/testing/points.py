@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.events import Event
+from kactl.model.errors import StoreUnavailable
 
 from .nodes import NODE, Node
 from .script import Action

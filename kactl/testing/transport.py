@@ -3,9 +3,9 @@
 import itertools
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable
 
 from .history import History
 from .network import Network, Unreachable

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.fencing import Fenced, fenced
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.handlers.hosting import MakeHandler
 from kactl.participant.leases.leader import Leader

@@ -5,9 +5,9 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
-from kactl.model.errors import BadRequest, IllegalState
 from kactl.decide.messages import arguments
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicPartition, check_topic_name
+from kactl.model.errors import BadRequest, IllegalState
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.participant import Participant

@@ -24,9 +24,9 @@ from kactl.config.controller_settings import ControllerSettings
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplicaResponse
 from kactl.decide.messages.events import Event, ReplicasDeleted
-from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from tests.support.clocks import ManualClock
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.control_requests import partition_errors

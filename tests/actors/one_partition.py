@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from kactl.actors.system import Controller
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode
 from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ReassignmentResult
-from kactl.model import Assignment, PartitionView, ReplicaState
 from kactl.decide.outbound.batch import Addressed
+from kactl.model import Assignment, PartitionView, ReplicaState
+from kactl.model.errors import ErrorCode
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World

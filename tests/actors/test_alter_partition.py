@@ -3,13 +3,20 @@
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.broker import AlterPartitionRequested
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.decide.messages.events import LeadershipWritten
 from kactl.decide.messages.log import ReplicaEvent
 from kactl.model import Assignment, Fence, Leadership, ReplicaState, TopicPartition, TopicRef
+from kactl.model.errors import (
+    ErrorCode,
+    KactlError,
+    NotController,
+    StaleBrokerEpoch,
+    StoreUnavailable,
+    UnknownRecoveryState,
+)
 from kactl.stores.base import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from kactl.actors.handlers.broker_responses import BrokerAnswers
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.decide.messages.events import BrokerModified, BrokersChanged
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.stores.base import Found
 from tests.actors.metadata import MetadataView, alive, block_loop, metadata_at
 from tests.support.clocks import settle

@@ -12,7 +12,6 @@ from kactl.actors import channel as channel_module
 from kactl.actors.actor import InboxFull
 from kactl.actors.channel import COALESCE_COUNT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -26,8 +25,9 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.decide.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
-from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.decide.outbound.batch import Addressed
+from kactl.model import Broker, TopicPartition, TopicRef
+from kactl.model.errors import BrokerUnreachable
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
 from tests.support.clocks import ManualClock, settle

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from kactl.actors.actor import ActorStopped
-from kactl.model.errors import BadRequest, BrokerNotAvailable, NotController
 from kactl.decide.messages.admin import ResignRequested
+from kactl.model.errors import BadRequest, BrokerNotAvailable, NotController
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, world
 

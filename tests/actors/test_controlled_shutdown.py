@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from kactl.model.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, kinds, open_standby, partitions_of, world
 from tests.support.scripted_store import after

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import TopicExists
 from kactl.decide.messages.control import StopReplica, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
+from kactl.model.errors import TopicExists
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, kinds, partitions_of, world
 

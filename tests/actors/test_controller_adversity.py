@@ -12,7 +12,6 @@ import pytest
 from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
-from kactl.model.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -31,6 +30,7 @@ from kactl.decide.messages.events import (
     UpdateMetadataAnswered,
 )
 from kactl.model import ZERO_ID, Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingConnection, World, leaders_in, open_standby, world

@@ -5,11 +5,11 @@ import asyncio
 import anyio
 import pytest
 
-from kactl.model.errors import ControllerMoved, NotController, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
+from kactl.model.errors import ControllerMoved, NotController, StoreUnavailable
 from kactl.stores.base import Notification
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, open_standby, world

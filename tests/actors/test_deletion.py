@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.events import DeletionsChanged
-from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
+from kactl.model import PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.stores.base import Names
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
 from tests.support.cluster_seeds import led

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers import deletion as handler
-from kactl.model.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines.partition import TRANSITIONS
 from kactl.decide.messages.events import DeletionsChanged
 from kactl.decide.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
+from kactl.model.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
 from tests.support.clocks import settle

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from kactl.decide.messages.admin import TopicDeletionRequested
 from kactl.decide.messages.control import PartitionErrors, StopReplica, StopReplicaResponse
 from kactl.decide.messages.events import BrokerModified, ReplicasDeleted
 from kactl.decide.messages.log import TopicEvent
-from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
 from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.decide.state.rows import Ints
+from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
+from kactl.model.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, partitions_of, world
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from kactl.model.errors import BrokerNotAvailable, ErrorCode
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import explain_deletion
 from kactl.decide.messages.admin import UndrainRequested
@@ -12,6 +11,7 @@ from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.decide.messages.control import StopReplica
 from kactl.decide.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, Drain, Maintenance, ReplicaState, TopicPartition, TopicRef
+from kactl.model.errors import BrokerNotAvailable, ErrorCode
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, broker_event_names, partitions_of, world
 

@@ -5,12 +5,12 @@ import logging
 import numpy as np
 import pytest
 
-from kactl.model.errors import ErrorCode, NotController, StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind, ElectionResult
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.events import PreferredElectionStored
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
+from kactl.model.errors import ErrorCode, NotController, StoreUnavailable
 from kactl.stores.base import Found
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, script, world

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 import kactl
-from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import TopicPartition
+from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, TopicExists
 from kactl.testing.contracts.link_support import until
 from tests.support.clocks import ManualClock, settle
 

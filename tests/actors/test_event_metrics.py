@@ -8,11 +8,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested
 from kactl.decide.messages.events import BrokersChanged
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import ErrorCode
 from tests.actors.metadata import block_loop
 from tests.support.clocks import settle
 from tests.support.controller_harness import world

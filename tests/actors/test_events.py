@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kactl.actors.event_stats import IDLE_MS, EventStats
 from kactl.actors.priority_inbox import PriorityInbox
-from kactl.model.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.decide.messages.admin import (
     ControllerRequest,
     ElectionKind,
@@ -26,6 +25,7 @@ from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShut
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
 from kactl.decide.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.telemetry.durations import Summary
 from tests.actors.metadata import Blocking, Failing, block_loop, let_fail
 from tests.support.clocks import ManualClock, settle

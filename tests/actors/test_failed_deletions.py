@@ -3,8 +3,8 @@
 import pytest
 
 from kactl.actors.handlers.deletion import Deletion
-from kactl.model.errors import ErrorCode
 from kactl.decide.state.deletion_blockers import BlockerReason
+from kactl.model.errors import ErrorCode
 from tests.support.controller_harness import world
 
 from .failing_steps import fail_once

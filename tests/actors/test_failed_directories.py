@@ -9,10 +9,10 @@ from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 

@@ -8,8 +8,8 @@ from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.machines.topic_entries import TopicEntries
-from kactl.model.errors import StoreUnavailable
 from kactl.model import Assignment
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails, fails_after

@@ -5,8 +5,8 @@ import pytest
 from kactl.actors.handlers.brokers import BrokerEvents
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.stopped_replicas import StoppedReplicas
-from kactl.model.errors import StoreUnavailable
 from kactl.model import ReplicaState
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 

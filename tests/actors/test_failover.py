@@ -7,11 +7,11 @@ import pytest
 
 from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
 from kactl.actors.system import Controller
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.decide.messages.events import BrokersChanged, SessionLost
 from kactl.model import NO_LEADER, Assignment
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term

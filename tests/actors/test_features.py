@@ -8,9 +8,9 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
 from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.model import Broker, Features, Fence, Membership
+from kactl.model.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle

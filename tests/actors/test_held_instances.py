@@ -4,8 +4,8 @@ import pytest
 
 from kactl.actors.handlers.controllership import VACANT_MS
 from kactl.actors.system import Controller
-from kactl.model.errors import BadRequest, NotController, StaleEpoch, StoreUnavailable
 from kactl.model import UNTIL_MS_MAX, Order
+from kactl.model.errors import BadRequest, NotController, StaleEpoch, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, world
 

@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from kactl.actors.handlers.rejected_proposals import REPEAT_MS
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, Drain, Maintenance
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.stores.base import Names
 from tests.support.clocks import settle
 from tests.support.controller_harness import World

@@ -5,10 +5,10 @@ import pytest
 
 from kactl.actors.handlers.serving_replicas import PAUSES_MS
 from kactl.actors.system import Controller
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.control import LeaderAndIsr, Request, Response
 from kactl.model import ReplicaStatus, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.hosted_replicas import Role

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import kactl
-from kactl.model.errors import StoreUnavailable
 from kactl.model import ControllerRecord, Fence
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

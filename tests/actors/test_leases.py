@@ -2,10 +2,10 @@
 
 import pytest
 
-from kactl.model.errors import StaleBrokerEpoch
 from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
-from kactl.model import NO_BROKER
 from kactl.decide.state.holds import past_life
+from kactl.model import NO_BROKER
+from kactl.model.errors import StaleBrokerEpoch
 from kactl.stores.base import Names
 from tests.support.clocks import settle
 from tests.support.control_requests import ints

@@ -7,9 +7,9 @@ import pytest
 
 import kactl
 from kactl.actors.links import Links, LinkView
-from kactl.model.errors import ActionTimedOut, InvalidReplicationFactor
 from kactl.decide.messages.sessions import ParticipantLink
 from kactl.model import NO_LEADER, Broker, PartitionView, TopicPartition
+from kactl.model.errors import ActionTimedOut, InvalidReplicationFactor
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.support.clocks import ManualClock, settle
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
+from kactl.model.errors import StoreUnavailable
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, open_machines
 from tests.support.marks import fast_and_slow

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
-from kactl.model.errors import BadRequest, TopicExists
 from kactl.decide.messages.admin import ReassignmentRequested
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, TopicExists
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

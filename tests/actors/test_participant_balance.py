@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers.balance import PAUSES_MAX
-from kactl.model.errors import BadRequest, NotReady
 from kactl.decide.messages.admin import ElectionKind
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, NotReady
 from tests.support.clocks import settle
 from tests.support.controller_harness import world
 

@@ -12,6 +12,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.system import Controller
+from kactl.decide.messages.admin import ControllerRequest
+from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.log import HandlerEvent
+from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.model.errors import (
     BadRequest,
     BrokerNotAvailable,
@@ -21,10 +25,6 @@ from kactl.model.errors import (
     StaleBrokerEpoch,
     StoreUnavailable,
 )
-from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
-from kactl.decide.messages.log import HandlerEvent
-from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader

@@ -8,10 +8,16 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from kactl.model.errors import KactlError, TopicExists
-from kactl.decide.messages.admin import ControllerRequest, ElectionKind, ElectionRequested, ResignRequested, UndrainRequested
+from kactl.decide.messages.admin import (
+    ControllerRequest,
+    ElectionKind,
+    ElectionRequested,
+    ResignRequested,
+    UndrainRequested,
+)
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.model import TopicPartition
+from kactl.model.errors import KactlError, TopicExists
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, WitnessingStore, open_leaders
 from tests.support.marks import fast_and_slow

@@ -9,7 +9,6 @@ import pytest
 
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.actors.machines.chunks import PORTION_CHUNKS
-from kactl.model.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from kactl.decide.messages.admin import ElectionKind, ElectionRequested
 from kactl.decide.messages.broker import (
     AlterPartitionRequested,
@@ -36,6 +35,7 @@ from kactl.decide.messages.events import (
 )
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus, TopicPartition
+from kactl.model.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, leaders_in, world
 

@@ -4,6 +4,8 @@ import pytest
 
 from kactl.actors.handlers.producer_ids import TRIES_MAX
 from kactl.actors.system import Controller
+from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.model import ProducerIdBlock
 from kactl.model.errors import (
     BrokerNotRegistered,
     ErrorCode,
@@ -12,8 +14,6 @@ from kactl.model.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
-from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
-from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, world

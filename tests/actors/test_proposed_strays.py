@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kactl.actors.handlers.proposed_strays import COLLECT_MS, FORGET_MS, ProposedStrays
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
 from kactl.decide.messages.events import StraysProposed
 from kactl.model import Assignment, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.stores.base import Names
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import World

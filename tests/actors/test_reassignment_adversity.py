@@ -12,11 +12,11 @@ import pytest
 from kactl.actors.machines.messages import MoveReplicas
 from kactl.actors.machines.replicas import Replicas
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.decide.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, Fence, PartitionState, ReplicaState, TopicRef
+from kactl.model.errors import ErrorCode, SessionExpired, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, open_standby, script, world

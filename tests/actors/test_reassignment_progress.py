@@ -4,9 +4,9 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.machines.reassignment import Progress, Step, progress
 from kactl.model import NO_LEADER, Assignment, TopicPartition
+from kactl.model.errors import StoreUnavailable
 from kactl.participant import Listener, Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub

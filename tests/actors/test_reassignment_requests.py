@@ -2,9 +2,9 @@
 
 import pytest
 
-from kactl.model.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from kactl.decide.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
+from kactl.model.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import tp
 from tests.support.controller_harness import World, open_standby, world

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
+from kactl.model.errors import ErrorCode, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.cluster_seeds import led, tp
 from tests.support.controller_harness import World, world

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 import kactl
-from kactl.model.errors import BrokerIdTaken, StoreUnavailable
 from kactl.decide.messages.sessions import (
     Goodbye,
     Granted,
@@ -24,6 +23,7 @@ from kactl.decide.messages.sessions import (
     Unconfirmed,
 )
 from kactl.model import Broker, Fence, TopicPartition
+from kactl.model.errors import BrokerIdTaken, StoreUnavailable
 from kactl.stores.base import Changed
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.support.clocks import ManualClock, settle

@@ -10,8 +10,8 @@ import pytest
 from kactl.actors.handlers.standby import BEGIN_AGAIN_MS, TOPICS_AT_ONCE
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle

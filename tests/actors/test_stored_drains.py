@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Drain, Maintenance, PartitionState, TopicPartition
+from kactl.model.errors import BadRequest, BrokerNotAvailable, StoreUnavailable
 from kactl.stores.formats.admin_records import decode_maintenance, encode_maintenance
 from tests.support.clocks import settle
 from tests.support.controller_harness import (

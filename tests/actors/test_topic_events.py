@@ -2,9 +2,9 @@
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, stop_last_in_sync, world
 from tests.support.scripted_store import fails_after

@@ -8,11 +8,11 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.decide.messages.admin import PartitionsRequested, TopicDeletionRequested
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
 from kactl.decide.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.controller_harness import RecordingBrokers, World, open_standby, world
 from tests.support.scripted_store import after

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.decide.messages.admin import ResignRequested
 from kactl.model import NO_BROKER
+from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
 from tests.support.leaders import T0, TIMEOUT_MS, Leaders, open_leaders
 

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.channel import RETRY_BACKOFF_MS
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsrResponse, PartitionErrors
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.telemetry.event_spans import _status
 from kactl.telemetry.event_trace import EventTrace
 from tests.support.clocks import settle

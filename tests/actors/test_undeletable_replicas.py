@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
+from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
-from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
 

@@ -18,13 +18,13 @@ import aiohttp
 import anyio
 import pytest
 
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import NewToken, TokenRecord, new_token
 from kactl.admin.identity import credentials, run_file
 from kactl.admin.identity.token_file import read_tokens, write_tokens
 from kactl.admin.route import Route
 from kactl.admin.routes.route_table import ROUTES
 from kactl.model.errors import BadConfig
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken, TokenRecord, new_token
 from tests.admin.conftest import Answered, Served, served
 from tests.support import api_access
 

@@ -8,8 +8,8 @@ import pytest
 
 from kactl.admin.audit import AUDIT_LOGGER
 from kactl.admin.schema import EventPage, RequestEvent
-from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.stores.memory import MemoryStore
 from tests.admin.conftest import Served, served
 from tests.support.clocks import settle

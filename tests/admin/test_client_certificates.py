@@ -18,13 +18,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import new_token
 from kactl.admin.identity import credentials
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.model.errors import BadConfig
-from kactl.runtime import reloading, server_tls
+from kactl.runtime import reloading
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import new_token
+from kactl.security.tls import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from tests.admin.conftest import Answered, Served, served
 from tests.cli.server import kactl

@@ -5,8 +5,8 @@ import pytest
 
 from kactl.admin.event_stream import LIVE_MS
 from kactl.admin.schema import ElectionEvent, ElectionList, Problem
-from kactl.model.errors import ActionTimedOut, BrokerUnreachable
 from kactl.decide.messages.log import RequestEvent
+from kactl.model.errors import ActionTimedOut, BrokerUnreachable
 from tests.admin.conftest import Served
 from tests.admin.test_event_stream import open_stream
 from tests.support.clocks import settle

@@ -14,14 +14,14 @@ from aiohttp import web
 
 import kactl
 from kactl import admin
-from kactl.security.access.role import Role
-from kactl.security.access.tokens import NewToken, new_token
 from kactl.admin import access as deciding
 from kactl.admin import embedded, event_stream
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.model.errors import BadConfig, BadRequest
-from kactl.runtime import server_tls
+from kactl.security.access.role import Role
+from kactl.security.access.tokens import NewToken, new_token
+from kactl.security.tls import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from tests.admin.test_mounted import Answered, Client, cluster, running
 from tests.support.certificates import Authority

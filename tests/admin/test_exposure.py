@@ -14,13 +14,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.security.access.role import Role
 from kactl.admin.exposure import checked, openings
 from kactl.admin.identity.token_file import write_tokens
 from kactl.config.file import load
 from kactl.config.settings import ApiConfig, ApiTlsConfig, Config, SecurityConfig, StoreConfig
 from kactl.model.errors import BadConfig
-from kactl.runtime import server_tls
+from kactl.security.access.role import Role
+from kactl.security.tls import server_tls
 from tests.admin.conftest import Served, served
 from tests.admin.test_access import bearer, token
 from tests.cli.server import kactl

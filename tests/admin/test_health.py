@@ -9,10 +9,10 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.admin.progress import ProgressWatch
 from kactl.admin.schema import ClusterInfo, HealthCheck
-from kactl.model.errors import StoreUnavailable
-from kactl.model import Assignment, Leadership, TopicPartition
-from kactl.participant.group import Participants
 from kactl.decide.state.cluster import Cluster
+from kactl.model import Assignment, Leadership, TopicPartition
+from kactl.model.errors import StoreUnavailable
+from kactl.participant.group import Participants
 from kactl.stores.base import Assignments, Leaderships
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub

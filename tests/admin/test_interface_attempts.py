@@ -4,9 +4,9 @@ import pytest
 
 import kactl
 from kactl import admin
-from kactl.security.access import Principal, stranger
 from kactl.admin.audit_trail import AuditTrail
 from kactl.admin.interface_attempts import add_attempt
+from kactl.security.access import Principal, stranger
 from kactl.telemetry.attempts import Attempt, Recorded
 from tests.admin.test_mounted import host_with, opened, running
 

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kactl.security.access.role import Role
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.route import Route
 from kactl.admin.routes.route_table import ROUTES
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.runtime.budget import Rate, Unit
+from kactl.security.access.role import Role
 from tests.admin.conftest import served
 from tests.admin.test_access import Team, token
 from tests.support.loop_steps import STEP_UNITS_MAX, Steps, loop_steps

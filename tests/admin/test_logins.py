@@ -13,12 +13,12 @@ import anyio
 import msgspec
 import pytest
 
-from kactl.security.access.role import Role
-from kactl.security.access.tickets import LIFETIME_MS
-from kactl.security.access.tokens import NewToken, new_token
 from kactl.admin.identity import credentials, run_file
 from kactl.admin.identity.login_codes import CODES_MAX, LIFETIME_S, LoginCodes
 from kactl.admin.identity.token_file import write_tokens
+from kactl.security.access.role import Role
+from kactl.security.access.tickets import LIFETIME_MS
+from kactl.security.access.tokens import NewToken, new_token
 from tests.admin.conftest import Answered, Served, served
 
 pytestmark = pytest.mark.anyio

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kactl.security.access.role import Role
 from kactl.admin.audit_trail import DENIED_MAX, DENIED_PAUSE_S, RECORDS_MAX, AuditTrail
 from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.limits import Capacity
 from kactl.admin.schema import AuditPage, AuditRecord
 from kactl.runtime.budget import RATES, Unit
+from kactl.security.access.role import Role
 from tests.admin.conftest import Answered, served
 from tests.admin.test_access import Team, bearer, token
 from tests.support import api_access

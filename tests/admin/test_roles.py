@@ -11,8 +11,8 @@ from aiohttp import web
 
 import kactl
 from kactl import admin
-from kactl.model.errors import BadRequest
 from kactl.model import Endpoint
+from kactl.model.errors import BadRequest
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

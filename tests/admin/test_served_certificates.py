@@ -8,13 +8,13 @@ import pytest
 
 from kactl.admin.served_certificates import DAY_S, LOOK_S, ServedCertificates
 from kactl.model.errors import BadConfig
-from kactl.runtime import server_tls
+from kactl.security.tls import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from kactl.security.tls.server_tls import ServerTls
 from kactl.transports.tcp.tls import Tls
-from tests.security.access.der import BEGIN, certificate, element
 from tests.admin.conftest import served
 from tests.admin.test_health import checks_of
+from tests.security.access.der import BEGIN, certificate, element
 from tests.support.certificates import Authority, Signed
 from tests.support.clocks import ManualClock
 

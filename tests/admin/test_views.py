@@ -13,10 +13,10 @@ from kactl.admin.problem import Refused
 from kactl.admin.schema import PartitionQuery, ProblemController
 from kactl.admin.tallies import shares
 from kactl.admin.views import find_partition, find_partitions
-from kactl.model.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
 from kactl.decide.messages.log import PARTITION_STATE_NAMES
-from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
 from kactl.decide.state.cluster import Cluster
+from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
+from kactl.model.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
 from kactl.stores.base import Assignments, Leaderships
 from tests.support.cluster_strategies import Decisions
 

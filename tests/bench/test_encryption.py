@@ -7,9 +7,9 @@ import pytest
 
 from bench.encryption import Reachable, transport_of
 from bench.sinks import PROTOCOLS, protected_sinks
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import UpdateMetadataResponse
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import BrokerUnreachable
 from tests.support.certificates import Authority
 from tests.transports.kafka.test_request import UPDATE
 

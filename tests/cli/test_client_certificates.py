@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access import Acl, Acls, Operation, kafka_subject, topic
 from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
-from kactl.model.errors import BadConfig
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
-from kactl.runtime import server_tls
+from kactl.model.errors import BadConfig
+from kactl.security.access import Acl, Acls, Operation, kafka_subject, topic
+from kactl.security.tls import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from kactl.transports.kafka.listener import ListenerSecurity
 from kactl.transports.kafka.listener.authentication import Authentication

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal, kafka_user, topic
 from kactl.cli.listener_security import AclFollower, OpenRelayGuard, listener_security
 from kactl.config.kafka_settings import KafkaConfig, KafkaTlsConfig
 from kactl.model.errors import BadConfig, StoreUnavailable
+from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, Principal, kafka_user, topic
 
 pytestmark = pytest.mark.anyio
 

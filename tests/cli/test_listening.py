@@ -10,8 +10,8 @@ from kactl.actors.system import Controller
 from kactl.cli.listening import listed_as, listener, listening
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import Config
-from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
+from kactl.model.errors import BadConfig
 from kactl.runtime import reloading
 from kactl.runtime.reloading import Reloads
 from kactl.security.sasl import ScramClient, verifier

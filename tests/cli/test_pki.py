@@ -15,8 +15,8 @@ import kactl
 from kactl.cli.network import BesideKafka, network_of, tcp_network
 from kactl.cli.serving import embedded
 from kactl.config.file import load
-from kactl.model.errors import BadConfig, NotAuthorized
 from kactl.model import Broker
+from kactl.model.errors import BadConfig, NotAuthorized
 from kactl.runtime import reloading
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.transports.base import Connection

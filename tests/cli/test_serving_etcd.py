@@ -12,8 +12,8 @@ from kactl.cli.serving import Server, embedded
 from kactl.cli.stores import store_factory
 from kactl.config.file import load
 from kactl.config.settings import Config
-from kactl.model.errors import BadConfig
 from kactl.model import TopicPartition
+from kactl.model.errors import BadConfig
 from kactl.stores.etcd import EtcdStore
 from kactl.stores.sqlite import NO_HOLDER
 from tests.support.etcd_server import EtcdServer, require_etcd

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kactl.admin.schema import PartitionInfo
+from kactl.decide.messages.log import ElectionEvent, decode
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe
 from kactl.forensics.text.zone import zone_of
-from kactl.decide.messages.log import ElectionEvent, decode
 from kactl.telemetry.state_change_log import snapshots
 from kactl.telemetry.state_change_log.segments import NAME
 

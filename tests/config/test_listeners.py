@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kactl.config.file import load
-from kactl.model.errors import BadConfig
 from kactl.model import Endpoint
+from kactl.model.errors import BadConfig
 
 INTERNAL = Endpoint("INTERNAL", "127.0.0.1", 9190)
 CLIENT = Endpoint("CLIENT", "::1", 9191)

@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.fencing import HEADER, HeaderFence, headers
 from kactl.fencing import headers as headers_of
+from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.participant.leases.token import FencingToken
 
 from .leaders import OTHER_ID, TOPIC_ID, leader

@@ -4,8 +4,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.model.errors import ActionTimedOut, LeadershipLost, StaleToken
 from kactl.fencing import ObjectHead, PutIfMatch, object_key
+from kactl.model.errors import ActionTimedOut, LeadershipLost, StaleToken
 
 from .leaders import OTHER_ID, leader
 

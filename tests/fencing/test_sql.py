@@ -8,8 +8,8 @@ from typing import get_type_hints
 
 import pytest
 
-from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 from kactl.fencing import ddl, fenced, sql_guard
+from kactl.model.errors import BadRequest, LeadershipLost, StaleToken
 
 from .databases import RESOURCE, Database, done
 from .leaders import OTHER_ID, leader

@@ -12,8 +12,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from kactl.model.errors import BadRequest, IllegalState, LeadershipLost, StaleToken
 from kactl.fencing import fenced
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost, StaleToken
 
 from .databases import KINDS, POSTGRES_KINDS, RESOURCE, Database, conninfo, done, driver, is_async
 from .leaders import OTHER_ID, leader

@@ -18,9 +18,6 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 
-from kactl.transports.tcp import wire
-from kactl.security.access import tickets
-from kactl.security.access.role import Role
 from kactl.admin import audit_file, examples, route, schema
 from kactl.admin.identity import run_file
 from kactl.admin.problem import Refused
@@ -30,15 +27,6 @@ from kactl.cli import api_client, partition_files
 from kactl.cli.compat import kafka_leader_election, topic_options
 from kactl.cli.exits import Failure
 from kactl.cli.sse import EventStream
-from kactl.model.errors import BadConfig, BadRequest, MalformedMessage, StaleToken, StoreUnavailable
-from kactl.fencing import HEADER, HeaderFence
-from kactl.forensics import tables
-from kactl.forensics.jobs import catalog
-from kactl.forensics.storage import Location
-from kactl.forensics.text.source import Transcoded, Unwrapped
-from kactl.forensics.whatif.snapshots import file as snapshot
-from kactl.forensics.whatif.snapshots import racks
-from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.decide.messages import log
 from kactl.decide.messages.control import (
     KafkaResponse,
@@ -49,7 +37,18 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.fencing import HEADER, HeaderFence
+from kactl.forensics import tables
+from kactl.forensics.jobs import catalog
+from kactl.forensics.storage import Location
+from kactl.forensics.text.source import Transcoded, Unwrapped
+from kactl.forensics.whatif.snapshots import file as snapshot
+from kactl.forensics.whatif.snapshots import racks
+from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.model import PartitionState
+from kactl.model.errors import BadConfig, BadRequest, MalformedMessage, StaleToken, StoreUnavailable
+from kactl.security.access import tickets
+from kactl.security.access.role import Role
 from kactl.stores.etcd import calls, http2, messages
 from kactl.stores.etcd.calls import EtcdError
 from kactl.stores.etcd.http2 import ConnectionLost, NotExecuted
@@ -62,6 +61,7 @@ from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Frames
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.pools import Pool, Share
+from kactl.transports.tcp import wire
 from tests.support.kio_codec import response_bytes
 from tests.transports.kafka.test_request import LEAD, STOP, TOPIC, UPDATE, spoken
 

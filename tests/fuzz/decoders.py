@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.security.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.config import topic_values
 from kactl.model.errors import MalformedMessage
-from kactl.security.tls.tls_records import TlsRecords
+from kactl.security.access import MalformedCertificate, PrincipalRules, expiry_of, subject_of
 from kactl.security.sasl import DigestMd5, OAuthBearerClient, SaslError, ScramClient, ScramServer, oauthbearer, verifier
+from kactl.security.tls.tls_records import TlsRecords
 from kactl.stores.formats import access, admin_records, records, registration
 from kactl.stores.formats.json_text import Malformed
 from kactl.stores.sqlite import frame

@@ -12,8 +12,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl.transports.tcp import wire
-from kactl.security.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
 from kactl.admin import cursor, origin
 from kactl.admin.identity import token_file
 from kactl.admin.problem import Refused
@@ -22,18 +20,20 @@ from kactl.cli import context_file
 from kactl.cli.exits import Failure
 from kactl.config import file as config_file
 from kactl.config.values import Duration
-from kactl.model.errors import BadConfig, BadRequest, MalformedMessage
+from kactl.decide.messages.control import LeaderAndIsr
+from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.log import AnyEvent, PartitionEvent
+from kactl.decide.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe, zone
 from kactl.forensics.text.envelope import LAYOUTS
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
-from kactl.decide.messages.control import LeaderAndIsr
-from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
-from kactl.decide.messages.log import AnyEvent, PartitionEvent
-from kactl.decide.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.model import PartitionState, TopicRef
+from kactl.model.errors import BadConfig, BadRequest, MalformedMessage
+from kactl.security.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Message, frames_of
 from kactl.transports.tcp.framing import Kind as FrameKind
 from kactl.transports.tcp.identity import Identity

@@ -69,7 +69,7 @@ def test_edit_outside_of_functions_is_left_out() -> None:
 
 
 def score_with(tests: str, *, share: int) -> tuple[int, int]:
-    """Returns how many edits of `kactl.security.access.principal`, one in `share`, these tests notice, and of how many."""
+    """Returns how many edits of the principal, one in `share`, these tests notice, and of how many."""
     program = f"""
 from tests.mutation.__main__ import MODULES, score
 MODULES["kactl/security/access/principal.py"] = ({tests!r},)

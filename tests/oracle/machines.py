@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Collection, Iterable
 
 from kactl.decide.machines.election import Election
-from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.change import Refusal
+from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
 
 from .batch import ObjectBatch
 from .election import STRATEGIES, Choice, first_leader

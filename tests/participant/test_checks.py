@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant import checks
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from tests.support.control_requests import (

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kactl.model.errors import ControllerUnreachable
 from kactl.participant import Participant
 from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, controlled_shutdown
 from kactl.stores.memory import MemoryStore

@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.decide.messages.admin import ControllerRequest, ResignRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
+from kactl.model.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ControllerClient
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested, PeerMessage
+from kactl.decide.state.rows import BrokerSet
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.participant.followers import Followers
 from kactl.participant.following import Following
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.lagging_replicas import LAG_MS
-from kactl.decide.state.rows import BrokerSet
 from kactl.stores.base import Names
 from kactl.transports.memory import MemoryHub
 from tests.support.clocks import ManualClock, settle

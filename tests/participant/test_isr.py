@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import StoreUnavailable
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS
 from kactl.participant.isr_writer import WRITES_IN_FLIGHT

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import ControllerUnreachable, ErrorCode, NotController
 from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef
+from kactl.model.errors import ControllerUnreachable, ErrorCode, NotController
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX
 from kactl.participant.lagging_replicas import LAG_MS

@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 
 import kactl
-from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.participant.leader_positions import NEVER, LeaderPositions
 from tests.support.clocks import ManualClock, settle
 

@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, InternalError
 from kactl.decide.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
+from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, InternalError
 from kactl.participant.network import LinkState
 from kactl.participant.own_endpoint import VERIFY_MS, OwnEndpoint
 from kactl.participant.own_link import OwnLink

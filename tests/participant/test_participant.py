@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
-from kactl.model.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
 from kactl.decide.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
+from kactl.model.errors import BrokerIdTaken, BrokerUnreachable, StoreUnavailable
 from kactl.participant import Life, Listener, Participant
 from kactl.participant.registrar import RETRY_MS
 from kactl.runtime.patience import START_TIMEOUT_MS

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.model.errors import BrokerUnreachable
 from kactl.participant.queues import REQUESTS_LIMIT, RequestQueue
 from tests.support.clocks import settle
 from tests.support.control_requests import update_metadata

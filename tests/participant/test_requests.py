@@ -5,9 +5,9 @@ import dataclasses
 import anyio
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant import Listener, Role
 from tests.support.clocks import settle
 from tests.support.control_requests import (

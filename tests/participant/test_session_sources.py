@@ -10,7 +10,6 @@ import pytest
 
 import kactl
 from kactl.config.settings import SESSION_TIMEOUTS
-from kactl.model.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
 from kactl.decide.messages.sessions import (
     START_BYTES,
     Closed,
@@ -27,6 +26,7 @@ from kactl.decide.messages.sessions import (
     incarnation_ids,
 )
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
 from kactl.participant.network import LinkState
 from kactl.participant.sessions import REMOTE_TIMEOUT_MS, RemoteSession
 from kactl.runtime.patience import START_TIMEOUT_MS

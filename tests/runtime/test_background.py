@@ -15,9 +15,9 @@ import kactl
 from kactl.cli.serving import embedded
 from kactl.config.file import load
 from kactl.runtime.background import Background, BlockStack
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.state_change_log.keeper import as_json, kept
 from kactl.telemetry.state_change_log.segments import Segments
-from kactl.telemetry.event_log import EventLog
 
 pytestmark = pytest.mark.anyio
 

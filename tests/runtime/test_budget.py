@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.security.access import Principal
 from kactl.admin.routes.route_table import ROUTES
 from kactl.decide.messages.routes import Watch
 from kactl.decide.messages.sessions import Goodbye, Heartbeat, Register, VerifyEndpoint
 from kactl.runtime.budget import BALANCES_MAX, Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.prices import ADMIN_PRICES, KAFKA_PRICES, PARTICIPANT_PRICES
+from kactl.security.access import Principal
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS

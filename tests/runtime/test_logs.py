@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.model import TopicPartition
+from kactl.model.errors import StoreUnavailable
 from kactl.runtime.escaping import TEXT_LENGTH_MAX
 from kactl.runtime.logs import LINE_LENGTH_MAX, TRACE_LINES_MAX, TRACE_MARGIN, LineFormatter, logger
 

@@ -11,8 +11,8 @@ from kactl.cli.context_file import load as load_contexts
 from kactl.cli.exits import Failure
 from kactl.config.file import load
 from kactl.model.errors import BadConfig
-from kactl.security.tls.certificate_file import load_authorities, load_pair
 from kactl.runtime.private_files import check_trusted, open_private
+from kactl.security.tls.certificate_file import load_authorities, load_pair
 from tests.support.certificates import Authority
 
 OTHER = 65_534

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import InternalError
 from kactl.decide.messages import admin, broker, events
+from kactl.model.errors import InternalError
 from kactl.stores.base import Store
 from kactl.testing.points import EVENTS, FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
 from kactl.testing.run import run_script

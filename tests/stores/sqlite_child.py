@@ -13,8 +13,8 @@ from typing import Final
 import anyio
 import numpy as np
 
-from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names, Write
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 

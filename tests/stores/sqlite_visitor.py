@@ -9,8 +9,8 @@ from typing import Final
 
 import anyio
 
-from kactl.model.errors import ControllerMoved, KactlError
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import ControllerMoved, KactlError
 from kactl.stores.sqlite import SqliteStore
 
 # Three renewals of a process on a busy machine, and not so long that watching one of them takes a test's time.

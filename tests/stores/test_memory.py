@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.model.errors import IllegalState, SessionExpired, TopicExists
 from kactl.model import Assignment, TopicPartition
+from kactl.model.errors import IllegalState, SessionExpired, TopicExists
 from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.support.clocks import ManualClock

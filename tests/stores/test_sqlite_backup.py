@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 import kactl
-from kactl.runtime.clock import SystemClock
-from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import Fence, ProducerIdBlock
+from kactl.model.errors import StoreDamaged, StoreError
+from kactl.runtime.clock import SystemClock
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.backup import back_up, epochs_ahead, restore

@@ -10,8 +10,8 @@ from typing import IO, Final
 import anyio
 import pytest
 
-from kactl.runtime.clock import UNKNOWN_BOOT
 from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.runtime.clock import UNKNOWN_BOOT
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.model import TopicPartition
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import Connection, SqliteStore, connect, database, journal
 from kactl.stores.sqlite.connection import Access

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kactl.model.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model.errors import StoreDamaged
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
 from tests.support.store_clients import ALL, SESSION_MS, broker_info, create_and_lead, new_write

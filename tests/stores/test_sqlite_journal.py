@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from kactl.model.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import Remedy, StoreUnavailable
 from kactl.stores.base import Assignments, Leaderships, Names
 from kactl.stores.sqlite import Connection, Cursor, SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database

@@ -9,9 +9,9 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from kactl.runtime.clock import UNKNOWN_BOOT
-from kactl.model.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import UNKNOWN_BOOT
 from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import Connection, Cursor, SqliteStore, connection
 from kactl.stores.sqlite.connection import Access

@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.runtime.clock import UNKNOWN_CLOCK
 from kactl.model.errors import StoreError
+from kactl.runtime.clock import UNKNOWN_CLOCK
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.support import tree

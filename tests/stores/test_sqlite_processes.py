@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import NotController, StoreReplaced
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import NotController, StoreReplaced
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import SqliteStore
 from tests.support import tree

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kactl.model.errors import StoreDamaged
-from kactl.telemetry.state_change_log.segments import Segments
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.protection import check_place, file_system_of
+from kactl.telemetry.state_change_log.segments import Segments
 
 pytestmark = pytest.mark.anyio
 

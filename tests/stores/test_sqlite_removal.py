@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kactl.model.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model.errors import StoreDamaged
 from kactl.stores.base import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal
 from tests.support.clocks import ManualClock

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import Features, ProducerIdBlock
+from kactl.model.errors import StoreDamaged, StoreError
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, schema
 from tests.support.clocks import ManualClock

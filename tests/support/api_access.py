@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from kactl.security.access.tokens import TOKEN
 from kactl.admin.identity import run_file
+from kactl.security.access.tokens import TOKEN
 
 VARIABLE: Final = "XDG_STATE_HOME"
 _OWN: Final = "KACTL_TESTS_STATE_HOME"

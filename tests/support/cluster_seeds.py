@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.decide.outbound.batch import Addressed
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Ints, Rows
 from kactl.model import (
     NO_BROKER,
     ZERO_ID,
@@ -23,9 +26,6 @@ from kactl.model import (
     ReplicaState,
     TopicPartition,
 )
-from kactl.decide.outbound.batch import Addressed
-from kactl.decide.state.cluster import Cluster
-from kactl.decide.state.rows import Ints, Rows
 from kactl.stores.base import Assignments, Leaderships
 from tests.oracle import batch as oracle_batch
 from tests.oracle.model import Leading, ObjectCluster, Partition

@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 from hypothesis import strategies as st
 
-from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.cluster import Cluster
+from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from tests.oracle.model import ObjectCluster
 
 from .cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of

@@ -15,8 +15,8 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
 )
 from kactl.decide.messages.leases import LeaderEpochs
-from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 
 CONTROLLER: Final = 100
 ORDERS_0, ORDERS_1, BILLS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)

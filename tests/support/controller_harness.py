@@ -15,7 +15,6 @@ import numpy as np
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.control import (
     LeaderAndIsr,
@@ -40,6 +39,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.stores.base import Names, Session
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle

@@ -17,8 +17,8 @@ def state_machine_page() -> str:
     """Returns the text of the page."""
     return f"""# Partition and replica states
 
-`python -m tests.support.diagrams` generates this page from the tables in `kactl/decide/machines/`. A transition that is not
-drawn is rejected and logged, and has no effect.
+`python -m tests.support.diagrams` generates this page from the tables in `kactl/decide/machines/`. A transition that is
+not drawn is rejected and logged, and has no effect.
 
 ## Partition
 
@@ -27,7 +27,8 @@ drawn is rejected and logged, and has no effect.
 {_diagram(PARTITION.transitions)}
 
 "An election" writes a leader with the next leader epoch, even if the leader stays the same. "A first leader" is written
-with leader epoch 0 and with all live replicas in the ISR. `kactl/decide/machines/election.py` contains the choice of a leader.
+with leader epoch 0 and with all live replicas in the ISR. `kactl/decide/machines/election.py`
+has the choice of a leader.
 
 ## Replica
 

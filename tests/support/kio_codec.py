@@ -26,8 +26,8 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Versions
 
 PROTOCOLS = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

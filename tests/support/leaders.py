@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.model import Broker, TopicPartition
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader

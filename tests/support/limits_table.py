@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kactl import model
-from kactl.security.access import tickets
 from kactl.admin import limits as http
 from kactl.admin.identity import login_codes, run_file, token_file
 from kactl.admin.route import BODY_BYTES_MAX, BODY_ELEMENTS_MAX, SMALL_BODY_BYTES_MAX
@@ -16,17 +15,19 @@ from kactl.admin.schema import common
 from kactl.cli import partition_files, sse
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.config.settings import ApiConfig
-from kactl.forensics.text import source
 from kactl.decide.messages import leases
-from kactl.runtime import encryption, tls_turns, user_state
+from kactl.forensics.text import source
+from kactl.runtime import user_state
 from kactl.runtime.budget import RATES, Unit
+from kactl.security.access import tickets
 from kactl.security.sasl import digest_md5, mechanism, oauthbearer, scram
-from kactl.telemetry.state_change_log import past
+from kactl.security.tls import encryption, tls_turns
 from kactl.stores.etcd import calls as etcd_calls
 from kactl.stores.etcd import http2
 from kactl.stores.formats import access, json_text
 from kactl.stores.sqlite import frame as sqlite
 from kactl.stores.zookeeper.connection import frames, messages
+from kactl.telemetry.state_change_log import past
 from kactl.transports.kafka import client, credentials
 from kactl.transports.kafka.listener import (
     admission,

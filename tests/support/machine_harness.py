@@ -19,6 +19,10 @@ from kactl.actors.machines.replicas import Replicas
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
+from kactl.decide.outbound.batch import Addressed
+from kactl.decide.state.change import Refusal
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import RowNumbers
 from kactl.model import (
     NO_BROKER,
     NO_VERSION,
@@ -33,10 +37,6 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.decide.outbound.batch import Addressed
-from kactl.decide.state.change import Refusal
-from kactl.decide.state.cluster import Cluster
-from kactl.decide.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import EventLog

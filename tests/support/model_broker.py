@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaseRelease,
@@ -20,6 +19,7 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
 )
 from kactl.model import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_BROKER
+from kactl.model.errors import ErrorCode
 
 NO_EPOCH = -1
 OFFLINE = "its directory has failed"

@@ -10,11 +10,11 @@ import numpy as np
 
 from kactl.decide.machines import partition, replica
 from kactl.decide.machines.election import Election
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.model import PartitionState, ReplicaState
 
 
 def committed(change: Change) -> Change:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.runtime.clock import UNKNOWN_BOOT, BootTime
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import Rows
+from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import IllegalState
+from kactl.runtime.clock import UNKNOWN_BOOT, BootTime
 from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 

@@ -1,7 +1,7 @@
 """Requests that were written into the store, and the events that read them back."""
 
-from kactl.runtime.clock import SystemClock
 from kactl.decide.messages.log import Cause
+from kactl.runtime.clock import SystemClock
 from kactl.telemetry.event_origin import StoredRequests
 from kactl.telemetry.event_trace import EventTrace
 

@@ -3,8 +3,8 @@
 import pytest
 
 from kactl.decide.messages.log import AnyEvent, Cause, PartitionEvent, ReplicaEvent, TopicEvent
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.change import Change, Refusal
+from kactl.model import PartitionState, ReplicaState
 from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import rows_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable
 from kactl.testing import LoopClock, sim
 from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond
 from kactl.testing.faulty_network import FaultyNetwork, NetworkFaults

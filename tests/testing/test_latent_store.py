@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.model import TopicRef
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed, Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing import LoopClock, SimLoop, sim

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.stores.base import StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.testing import Node, sim

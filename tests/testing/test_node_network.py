@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import BrokerUnreachable, InternalError, KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable, InternalError, KactlError
 from kactl.participant.network import ControlLink, LinkState
 from kactl.participant.spectator.network import SpectatorLink
 from kactl.testing import Schedule, SimLoop, on, sim

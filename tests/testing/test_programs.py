@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import ControllerUnreachable
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.model import TopicPartition
+from kactl.model.errors import ControllerUnreachable
 from kactl.participant import Listener
 from kactl.participant.network import LinkState
 from kactl.testing import sim

@@ -5,9 +5,9 @@ from functools import partial
 import anyio
 import pytest
 
-from kactl.model.errors import BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
+from kactl.model.errors import BrokerUnreachable
 from kactl.testing.contracts.network import ConnectBroker, NetworkContract, Respond
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport

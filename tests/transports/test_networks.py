@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.model.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
 from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
@@ -21,9 +20,10 @@ from kactl.decide.messages.sessions import (
     SessionRequest,
 )
 from kactl.model import Broker, TopicPartition
+from kactl.model.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
 from kactl.participant.network import ControlLink, LinkState, ParticipantPort
-from kactl.runtime.budget import Budget
 from kactl.participant.spectator.network import SpectatorLink
+from kactl.runtime.budget import Budget
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import ControllerPort, Network, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport

@@ -18,9 +18,9 @@ from typing import Final
 import anyio
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
 from kactl.decide.messages.control import KafkaRequest, Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import BrokerUnreachable, ErrorCode, IllegalState, MalformedMessage
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port
 from kactl.runtime.connecting import connect

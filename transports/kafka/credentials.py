@@ -19,7 +19,6 @@ from kactl.model.errors import BadConfig, KactlError, MalformedMessage
 from kactl.runtime.connecting import NoAddressAnswers
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import LOGINS, run_in_thread
-from kactl.security.tls.outgoing import rejected_certificate, require_verification
 from kactl.security.sasl import (
     ClientMechanism,
     Conversation,
@@ -33,6 +32,7 @@ from kactl.security.sasl import (
 from kactl.security.sasl.oauthbearer import NAME as OAUTHBEARER
 from kactl.security.sasl.scram import HASHES
 from kactl.security.sasl.scram import Name as ScramName
+from kactl.security.tls.outgoing import rejected_certificate, require_verification
 
 from .codec.primitive import Reader
 

@@ -7,8 +7,6 @@ are created. All requests that the sender may not send are recorded, and all con
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from kactl.security.access import stranger
-from kactl.model.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.sessions import (
     Goodbye,
@@ -19,6 +17,8 @@ from kactl.decide.messages.sessions import (
     SessionAnswer,
     SessionRequest,
 )
+from kactl.model.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
+from kactl.security.access import stranger
 from kactl.telemetry.attempts import Attempt, Outcome, outcome_of_error
 from kactl.telemetry.event_origin import ORIGIN
 from kactl.transports.base import ControllerPort

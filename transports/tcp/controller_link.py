@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 
-from kactl.transports.tcp import wire
-from kactl.model.errors import ControllerUnreachable, MalformedMessage
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
+from kactl.model.errors import ControllerUnreachable, MalformedMessage
 from kactl.participant.network import LinkState
 from kactl.runtime.logs import logger
+from kactl.transports.tcp import wire
 
 from .dialing import Dialer
 from .framing import Kind, Message

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
+from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
-from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.runtime.resolver import Resolved
+from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.security.tls.outgoing import rejected_certificate
 
 from . import handshake

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 import anyio
 
-from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
+from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import Resolved

@@ -17,11 +17,11 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.transports.tcp import wire
-from kactl.model.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_EPOCH
+from kactl.model.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.runtime.secret import Secret
+from kactl.transports.tcp import wire
 
 from .framing import Kind, Message
 from .identity import (

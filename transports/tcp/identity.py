@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from kactl.security.access import Principal
 from kactl.runtime.secret import Secret
+from kactl.security.access import Principal
 
 SCHEME: Final = "kactl"
 SECRET_BYTES_MIN: Final = 16

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from kactl.security.access import Principal, stranger
 from kactl.model.errors import KactlError, MalformedMessage
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.logs import logger
+from kactl.security.access import Principal, stranger
 
 from .framing import STREAM_MAX, Bounds, FrameDecoder, Kind, Lane, Message, Partial, recognised
 from .lanes import LaneFull, Lanes

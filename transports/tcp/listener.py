@@ -15,15 +15,15 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kactl.transports.tcp import wire
 from kactl.model.errors import BadConfig, KactlError, ProtocolMismatch
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
-from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
+from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.security.tls.tls_turns import TlsTurns
+from kactl.transports.tcp import wire
 
 from .addresses import Address, Exposure
 from .framing import Kind, Message, frames_of, recognised

@@ -15,7 +15,8 @@ from typing import Final
 import anyio
 from opentelemetry import metrics
 
-from kactl.runtime.clock import SystemClock
+from kactl.decide.machines.peer_endpoints import why_unusable
+from kactl.model import Endpoint
 from kactl.model.errors import (
     BadConfig,
     BadRequest,
@@ -25,15 +26,14 @@ from kactl.model.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.decide.machines.peer_endpoints import why_unusable
-from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, ParticipantPort
+from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import forks, reloading
 from kactl.runtime.addresses import is_wildcard
+from kactl.runtime.clock import SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret, secret_path
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.transports.base import ControllerPort, Transport
 
 from . import attempts, handshake

@@ -12,7 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from kactl.transports.tcp import wire
+from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.control import Request, Response
+from kactl.decide.messages.routes import Watch
+from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
+from kactl.model import NO_BROKER, Broker
 from kactl.model.errors import (
     BrokerUnreachable,
     EndpointUnreachable,
@@ -21,17 +25,13 @@ from kactl.model.errors import (
     MalformedMessage,
     NotAuthorized,
 )
-from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
-from kactl.decide.messages.control import Request, Response
-from kactl.decide.messages.routes import Watch
-from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
-from kactl.model import NO_BROKER, Broker
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Unit, account_of
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.runtime.prices import PARTICIPANT_PRICES
 from kactl.transports.base import ControllerPort
+from kactl.transports.tcp import wire
 
 from . import attempts, handshake, relayed, rights
 from .endpoint_check import EndpointCheck

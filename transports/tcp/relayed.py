@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from kactl.transports.tcp import wire
-from kactl.model.errors import NotAuthorized
 from kactl.decide.messages.following import FollowerReports, PeerMessage
+from kactl.model.errors import NotAuthorized
+from kactl.transports.tcp import wire
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]

@@ -5,11 +5,11 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kactl.model.errors import NotAuthorized
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.sessions import Register, SessionRequest, VerifyEndpoint
 from kactl.model import NO_EPOCH
+from kactl.model.errors import NotAuthorized
 from kactl.transports.tcp.wire import Begin
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import anyio
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.decide.messages.sessions import NotController
+from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
+from kactl.runtime.clock import Clock
 
 from .addresses import Address
 from .dialing import Dialer

@@ -14,9 +14,9 @@ machine, makes the grant look too young: the wall clock is compared, too, and is
 
 from typing import Final, NamedTuple
 
-from kactl.runtime.clock import Clock
 from kactl.decide.machines.remote_sessions import CONFIRMED_SHARE, NS_PER_MS
 from kactl.model import NO_EPOCH
+from kactl.runtime.clock import Clock
 
 # The rates of the clocks of two hosts differ by far less.
 _DRIFT: Final = 0.01

@@ -3,11 +3,11 @@
 import random
 from collections.abc import Callable, Sequence
 
-from kactl.transports.tcp import wire
-from kactl.runtime.clock import SystemClock
-from kactl.model.errors import ControllerUnreachable, NotController
 from kactl.decide.messages import sessions
 from kactl.decide.messages.routes import RouteMessage, Watch
+from kactl.model.errors import ControllerUnreachable, NotController
+from kactl.runtime.clock import SystemClock
+from kactl.transports.tcp import wire
 
 from . import handshake
 from .addresses import Address

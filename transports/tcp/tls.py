@@ -10,8 +10,8 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from kactl.model.errors import BadConfig
-from kactl.security.tls.certificate_file import expiry_in, load_authorities, load_pair
 from kactl.runtime.logs import logger
+from kactl.security.tls.certificate_file import expiry_in, load_authorities, load_pair
 
 from .identity import PeerCertificate
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from kactl.config.settings import ApiConfig
 from kactl.security.access.der import MalformedCertificate
 from kactl.security.access.distinguished_name import subject_of
 from kactl.security.access.principal_rules import PrincipalRules
 from kactl.security.access.role import Role
-from kactl.config.settings import ApiConfig
 from kactl.security.tls.server_tls import ServerTls, certificate_of, has_valid_certificate
 
 _SCHEME: Final = "kactl"

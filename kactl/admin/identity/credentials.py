@@ -8,14 +8,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kactl.security.access.role import Role
-from kactl.security.access.tickets import KEY_BYTES, Ticket, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
-from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
-from kactl.runtime.clock import Clock
 from kactl.model.errors import BadConfig
 from kactl.runtime import reloading
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
+from kactl.security.access.role import Role
+from kactl.security.access.tickets import (
+    KEY_BYTES,
+    Ticket,
+    generation_of,
+    read_ticket,
+    signed,
+    ticket_of_token,
+    ticket_of_user,
+)
+from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, TokenRecord, Tokens, new_token
 
 from .login_codes import LoginCodes
 from .token_file import LOCAL_NAME, local_token, moment, read_tokens, ticket_key

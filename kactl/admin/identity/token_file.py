@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
+from kactl.model.errors import BadConfig
+from kactl.runtime.private_files import read_private, write_private
 from kactl.security.access.role import Role
 from kactl.security.access.tickets import KEY_BYTES
 from kactl.security.access.tokens import NAME, TokenRecord, record_of
-from kactl.model.errors import BadConfig
-from kactl.runtime.private_files import read_private, write_private
 
 KEY: Final = "api.tokens"
 # 10,000 tokens and more.

@@ -30,13 +30,13 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import LocalBrokers, Service
 from kactl.admin.tallies import Shares, shares
-from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import broker_state
 from kactl.decide.messages.admin import UndrainRequested
-from kactl.model import TopicPartition
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.telemetry import health
 
 # A restart waits until the previous registration has expired: at most twice the session timeout.

@@ -20,8 +20,8 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.model.errors import BadRequest, NotController, StaleEpoch
 from kactl.decide.messages.admin import ReleaseRequested
+from kactl.model.errors import BadRequest, NotController, StaleEpoch
 from kactl.telemetry.durations import Summary
 
 

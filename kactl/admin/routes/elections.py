@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final, Literal, cast
 
-from kactl.security.access.role import Role
 from kactl.admin.audit import audited, listed
 from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
@@ -18,11 +17,12 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import converted
-from kactl.model.errors import ActionTimedOut, BadRequest, NotFound
 from kactl.decide.messages import log
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, NotFound
+from kactl.security.access.role import Role
 
 # An election waits in the queue of events, and for a store that fails temporarily.
 ELECTION_TIMEOUT_S: Final = 120

@@ -13,11 +13,11 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import find_partition
-from kactl.model.errors import NotFound
 from kactl.decide.machines.explain import explain_deletion
 from kactl.decide.machines.reassignment import progress
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import TopicPartition
+from kactl.model.errors import NotFound
 
 # Events of a shard in which the change of its owner is sought.
 EVENTS_MAX: Final = 200

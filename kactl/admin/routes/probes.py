@@ -10,8 +10,8 @@ from kactl.admin.health_facts import READ_LIMIT_S
 from kactl.admin.route import ApiRequest, Reply
 from kactl.admin.schema import ControllerInfo, HoldInfo, NoData, Probe
 from kactl.admin.service import Service, version
-from kactl.model.errors import KactlError
 from kactl.model import Order
+from kactl.model.errors import KactlError
 
 Nothing = ApiRequest[NoData, NoData, NoData]
 

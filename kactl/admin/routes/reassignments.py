@@ -28,16 +28,16 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.views import converted
-from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.decide.machines.reassignment import Progress, progress
 from kactl.decide.machines.reassignment_plan import Replicas, plan
 from kactl.decide.messages.admin import ReassignmentRequested
 from kactl.decide.messages.admin import ReassignmentResult as Result
-from kactl.model import Broker, TopicPartition
-from kactl.runtime.threads import run_in_thread
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.records import Names
 from kactl.decide.state.rows import Rows
+from kactl.model import Broker, TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
+from kactl.runtime.threads import run_in_thread
 
 # A reassignment waits in the queue of events, and for a store that fails temporarily.
 REASSIGNMENT_TIMEOUT_S: Final = 120

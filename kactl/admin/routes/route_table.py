@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kactl.security.access.role import Role
 from kactl.admin import event_stream as stream
 from kactl.admin import prometheus as metrics
 from kactl.admin import schema, versions
 from kactl.admin.route import BODY_BYTES_MAX, Route
+from kactl.security.access.role import Role
 
 from . import (
     audit,

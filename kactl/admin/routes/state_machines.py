@@ -22,8 +22,8 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.decide.machines.diagrams import PARTITION, REPLICA, Diagram
 from kactl.decide.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.table import Table
+from kactl.model import PartitionState, ReplicaState
 
 from .events import event_view
 

@@ -34,11 +34,11 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import PageRows, find_partition, find_partitions
-from kactl.model.errors import ActionTimedOut, BadRequest, NotFound, StoreError
 from kactl.decide.messages.topic_requests import WaitFor
-from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicKind, TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, NotFound, StoreError
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -17,7 +17,6 @@ from kactl.admin.schema import (
     WhatIfRequest,
 )
 from kactl.admin.service import Service
-from kactl.model.errors import BadRequest
 from kactl.decide.machines.explain import broker_state
 from kactl.decide.machines.shard_losses import explained, without
 from kactl.decide.machines.shards import shard_rows
@@ -27,6 +26,7 @@ from kactl.decide.whatif import Kind, Scenario
 from kactl.decide.whatif.analysis import answer, outcome_of
 from kactl.decide.whatif.restarts import plan_restarts
 from kactl.decide.whatif.topology import Topology
+from kactl.model.errors import BadRequest
 
 from .brokers import some_partitions
 

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model.errors import ErrorCode, UnknownRecoveryState
 from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, IsrProposal
-from kactl.model import NO_BROKER, NO_EPOCH
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, LiveBrokers, Rows, choose, some
+from kactl.model import NO_BROKER, NO_EPOCH
+from kactl.model.errors import ErrorCode, UnknownRecoveryState
 
 Errors = npt.NDArray[np.int16]
 Longs = npt.NDArray[np.int64]

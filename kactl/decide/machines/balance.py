@@ -11,9 +11,9 @@ import dataclasses
 
 import numpy as np
 
-from kactl.model import NO_EPOCH
 from kactl.decide.state.rows import BrokerSet, Ints, RowNumbers, first, preferred_slot, some
 from kactl.decide.state.table import Table
+from kactl.model import NO_EPOCH
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from kactl.model import ReplicaState
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.deletion_blockers import DeletionBlocker
 from kactl.decide.state.rows import Bools, BrokerSet, Bytes, Ints, Rows, some
+from kactl.model import ReplicaState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

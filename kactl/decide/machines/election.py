@@ -10,8 +10,8 @@
 * controlled shutdown: the first in-sync replica that is registered, has a working directory, and is not shutting down.
   All brokers that are shutting down leave the ISR.
 * ownership: the first online replica, in sync or not, and the ISR is the assignment. Only for topics of the kind
-  `ownership`, which keep no records; `kactl.decide.machines.ownership` chooses the assignment. A leader that is still online
-  is not notified: it leads until the next one is prepared.
+  `ownership`, which keep no records; `kactl.decide.machines.ownership` chooses the assignment. A leader that is still
+  online is not notified: it leads until the next one is prepared.
 
 A broker is online here if it is registered, not shutting down, and the replica's directory works. Fenced brokers are
 online, but are never elected, and do not start in sync: an election that finds no other candidate waits.
@@ -29,8 +29,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_LEADER
 from kactl.decide.state.rows import Bools, Ints, LiveBrokers, Rows, choose, first, preferred_slot, some
+from kactl.model import NO_LEADER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_LEADER, PartitionState, PartitionView, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.holds import VANISHED_BEFORE, past_life
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.decide.state.rows import Rows
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_BROKER, NO_LEADER, PartitionState, PartitionView, ReplicaState, ReplicaStatus, TopicPartition
 
 DeletionState = Literal["none", "halted", "running"]
 BrokerState = Literal["live", "fenced", "drained", "shutting_down", "dead"]

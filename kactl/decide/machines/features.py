@@ -9,9 +9,9 @@ Source: the classic controller's initializeFeatures and validateFeatureUpdate, B
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
+from kactl.model.errors import ErrorCode
 
 # (lowest, highest) level by name.
 Supported = Mapping[str, tuple[int, int]]

@@ -8,8 +8,8 @@ Placement is sticky and even. A member that leaves moves only what it owned, and
 evens out the shares. In each topic every member owns its share by weight, rounded up or down; where several members may
 have the extra shard, the one with the least of all topics gets it, and among equal ones the one that came last.
 
-While members are restarted one after the other, as by a deploy, all shards move anyway. `kactl.decide.machines.restart` finds
-that out. As long as members are still to be restarted, shares may differ as far as no member owns more than one shard
+While members are restarted one after the other, as by a deploy, all shards move anyway. `restart` finds that out. As
+long as members are still to be restarted, shares may differ as far as no member owns more than one shard
 above its share: what the next one leaves goes to the ones that came last. After that, members that have been restarted
 may own one shard less than their share. So each shard moves once, and a few of them twice.
 

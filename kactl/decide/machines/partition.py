@@ -19,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_LEADER, PartitionState
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import Bools, BrokerSet, Bytes, Ints, LiveBrokers, Rows, Transitions, check, choose, some
+from kactl.model import NO_LEADER, PartitionState
 
 from .election import STRATEGIES, Elected, Election, first_leader
 

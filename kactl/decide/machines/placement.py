@@ -16,6 +16,11 @@ import numpy.typing as npt
 
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.topic import Rules, check_overrides
+from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import Ints, first
+from kactl.decide.state.table import Table
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, Broker, TopicRef, check_topic_name
 from kactl.model.errors import (
     BadRequest,
     InvalidPartitions,
@@ -26,11 +31,6 @@ from kactl.model.errors import (
     TopicBeingDeleted,
     TopicExists,
 )
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
-from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, Broker, TopicRef, check_topic_name
-from kactl.decide.state.cluster import Cluster
-from kactl.decide.state.rows import Ints, first
-from kactl.decide.state.table import Table
 
 from .shortage import too_few
 

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, LiveBrokers, Rows, choose, some
+from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
 
 # -- decisions ------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ more than another one that could take one, and preferred leaders are spread by c
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 
-from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from kactl.model import Broker, TopicPartition
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 Replicas = tuple[int, ...]
 

@@ -25,9 +25,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_LEADER, PartitionState, ReplicaState
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import Bools, Bytes, Rows, Transitions, check, choose, holds, some
+from kactl.model import NO_LEADER, PartitionState, ReplicaState
 
 _S = ReplicaState
 

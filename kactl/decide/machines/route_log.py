@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.decide.messages.routes import Delta, Longs, RemovedRows, RouteMessage, RouteRows, Snapshot, Version
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, Broker, Endpoint
 from kactl.decide.state.columns import grown
 from kactl.decide.state.readiness import Readiness
 from kactl.decide.state.rows import Bools, Ints, RowNumbers
 from kactl.decide.state.table import Table
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, Broker, Endpoint
 
 # A spectator that is further behind receives everything.
 REMOVED_MAX: Final = 100_000

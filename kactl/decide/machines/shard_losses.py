@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.runtime.plural import count
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers
+from kactl.runtime.plural import count
 
 from .shards import shard_rows
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, PartitionState, PartitionView, ReplicaStatus, TopicPartition
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, RowNumbers, Rows
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_BROKER, PartitionState, PartitionView, ReplicaStatus, TopicPartition
 
 from .explain import (
     STATE_TEXT,

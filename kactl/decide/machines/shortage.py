@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER
 from kactl.decide.state.cluster import Cluster
+from kactl.model import NO_BROKER
 
 # A line names no more; `kactl get brokers` lists all.
 NAMED_MAX: Final = 20

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.decide.messages.admin import TopicEnsureRequested, TopicProgress
-from kactl.model import NO_LEADER, TopicPartition
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Rows
+from kactl.model import NO_LEADER, TopicPartition
 
 from .explain import handler_text, waits_for
 from .placement import usable_brokers

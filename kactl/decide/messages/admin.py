@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import msgspec
 
-from kactl.model.errors import ErrorCode, NotController
 from kactl.model import NO_LEADER, Assignment, TopicKind, TopicPartition
+from kactl.model.errors import ErrorCode, NotController
 
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
 
@@ -80,7 +80,7 @@ class UndrainRequested(ControllerRequest, frozen=True):
     """End the drain of a broker, and cancel its shutdown. Answer: whether it was drained or shutting down.
 
     The broker follows again where its replicas were stopped, and leads partitions that no other broker can lead. Other
-    leaders do not change. A `kactl.decide.messages.broker.ControlledShutdownRequested` without a broker epoch drains a broker.
+    leaders do not change. A `ControlledShutdownRequested` without a broker epoch drains a broker.
 
     Raises NotController, or BrokerNotAvailable for a broker that is neither registered nor drained.
 

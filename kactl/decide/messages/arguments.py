@@ -8,8 +8,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from kactl.model.errors import BadRequest
 from kactl.model import UNTIL_MS_MAX, Assignment, TopicPartition, TopicRef
+from kactl.model.errors import BadRequest
 
 from .admin import ElectionKind
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from kactl.model.errors import ErrorCode, StaleController
 from kactl.model import NO_EPOCH, Leadership, ReplicaStatus, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode, StaleController
 
 from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Priority

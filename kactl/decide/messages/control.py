@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import NO_BROKER, Broker, TopicRef
 from kactl.decide.state.rows import Bools, Ints
+from kactl.model import NO_BROKER, Broker, TopicRef
 
 Shorts = npt.NDArray[np.int16]
 _Text = Annotated[str, msgspec.Meta(max_length=1_000)]

@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from kactl.model.errors import ErrorCode
 from kactl.model import TopicPartition
+from kactl.model.errors import ErrorCode
 
 from .control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse, UpdateMetadataResponse
 

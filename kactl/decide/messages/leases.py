@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from kactl.model.errors import BadRequest
-from kactl.model import NO_EPOCH, TopicRef
 from kactl.decide.state.records import Names
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_EPOCH, TopicRef
+from kactl.model.errors import BadRequest
 
 from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model.errors import MalformedMessage
-from kactl.model import Broker, TopicRef
 from kactl.decide.state.records import Names
 from kactl.decide.state.rows import Bools, Ints
+from kactl.model import Broker, TopicRef
+from kactl.model.errors import MalformedMessage
 
 Longs = npt.NDArray[np.int64]
 _INT: Final = np.dtype("<i4")

@@ -25,8 +25,8 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.model.errors import BrokerIdTaken, KactlError
 from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
+from kactl.model.errors import BrokerIdTaken, KactlError
 
 # An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
 INCARNATION_BYTES: Final = 16

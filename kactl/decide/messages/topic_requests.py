@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, cast, get_args
 
-from kactl.model.errors import BadRequest
 from kactl.model import STANDBY, TopicKind
+from kactl.model.errors import BadRequest
 
 from . import arguments
 from .admin import TopicEnsureRequested

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import (
     UNKNOWN_REASON,
     LeaderAndIsr,
@@ -34,9 +33,10 @@ from kactl.decide.messages.control import (
     StopReplicaResponse,
     UpdateMetadata,
 )
-from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, Rows, choose
+from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
+from kactl.model.errors import IllegalState
 
 from .fan_out import FanOut
 from .request_columns import (

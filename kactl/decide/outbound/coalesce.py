@@ -45,8 +45,8 @@ from kactl.decide.messages.control import (
     StopReplica,
     UpdateMetadata,
 )
-from kactl.model import NO_BROKER, Broker
 from kactl.decide.state.topics import Topics
+from kactl.model import NO_BROKER, Broker
 
 from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners, alive_in
 from .request_columns import OPTIONAL, padded

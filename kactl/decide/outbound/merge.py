@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kactl.decide.messages.control import KafkaRequest, LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
 from kactl.decide.state.rows import Bools, Ints, RowNumbers
+from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
 
 from .request_columns import PARTITIONS_OF_A_REQUEST_MAX
 

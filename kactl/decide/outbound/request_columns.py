@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.ma  # np.unique imports it at its first call, which took 27 ms in the middle of an event
 
-from kactl.model import NO_BROKER, Broker
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, Rows, members
+from kactl.model import NO_BROKER, Broker
 
 # A partition takes about 60 to 150 bytes, and a broker closes the connection on a request of more than 100 MiB
 # (socket.request.max.bytes). A larger request is therefore sent in parts, one after the other.

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import IllegalState
 from kactl.model import (
     EPOCH_DURING_DELETE,
     NO_BROKER,
@@ -33,6 +32,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import IllegalState
 
 from .change import Change
 from .deletion_blockers import DeletionBlocker

@@ -28,8 +28,8 @@ PER_ROW: Final[Mapping[str, tuple[Any, int]]] = {
     "controller_epoch": (np.int32, NO_EPOCH),
     "recovering": (np.bool_, False),
 }
-# What `kactl.decide.state.holds` knows of each row. It is not part of the rows that machines compute with, and takes no memory
-# before it is used: Kafka's brokers hold nothing.
+# What `kactl.decide.state.holds` knows of each row. It is not part of the rows that machines compute with, and takes no
+# memory before it is used: Kafka's brokers hold nothing.
 PER_HOLD: Final[Mapping[str, tuple[Any, int]]] = {
     "holder": (np.int32, NO_BROKER),
     "holder_epoch": (np.int32, NO_EPOCH),

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import IllegalState, NotFound
 from kactl.model import ZERO_ID, TopicPartition, TopicRef
+from kactl.model.errors import IllegalState, NotFound
 
 from .records import Assignments
 from .rows import Ints, RowNumbers

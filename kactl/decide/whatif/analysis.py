@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kactl.runtime.progress import ProgressCallback, no_progress
 from kactl.decide.state.rows import Bools, RowNumbers
+from kactl.runtime.progress import ProgressCallback, no_progress
 
 from . import sentences
 from .classes import Floats

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kactl.model.errors import BadRequest
 from kactl.forensics.storage import Location
 from kactl.forensics.tables import (
     EVENTS,
@@ -28,6 +27,7 @@ from kactl.forensics.tables import (
     parquet_reader,
     undivided_if_small,
 )
+from kactl.model.errors import BadRequest
 
 from . import (
     absences,

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from kactl.forensics.wording import Time
 from kactl.decide.whatif.outcomes import Answer
+from kactl.forensics.wording import Time
 
 from .findings import (
     Absence,

@@ -2,10 +2,10 @@
 
 from pyspark.sql import SparkSession
 
+from kactl.decide.whatif.outcomes import Answer
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.wording import Moments
-from kactl.decide.whatif.outcomes import Answer
 
 from .advice import advise
 from .brief import brief

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kactl.decide.whatif.analysis import answer
+from kactl.decide.whatif.assumptions import Assumptions
+from kactl.decide.whatif.outcomes import Answer, Kind
 from kactl.forensics import progress
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.whatif.snapshots.logs import of_logs
 from kactl.forensics.whatif.tables import BadSnapshot
-from kactl.decide.whatif.analysis import answer
-from kactl.decide.whatif.assumptions import Assumptions
-from kactl.decide.whatif.outcomes import Answer, Kind
 
 from .facts import Facts
 from .rows import micros_of

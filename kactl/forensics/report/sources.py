@@ -6,10 +6,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kactl.decide.whatif.coverage import ENOUGH, share
 from kactl.forensics.event_types import Kind
 from kactl.forensics.tables import FILE_COLUMNS, Manifest
 from kactl.forensics.wording import Moments, brokers, count, writers
-from kactl.decide.whatif.coverage import ENOUGH, share
 
 from .facts import Facts, File, LogDetail, ReportCoverage, Sources
 from .findings import Clock

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kactl.model.errors import ErrorCode
 from kactl.forensics.events import PARTITIONED_BY, SCHEMA
+from kactl.model.errors import ErrorCode
 
 from .zone import Micros
 

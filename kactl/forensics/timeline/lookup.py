@@ -8,11 +8,11 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.model.errors import NotFound
 from kactl.forensics.jobs.losses.sums import by_partition, sums
 from kactl.forensics.jobs.outages.totals import totals
 from kactl.forensics.report.rows import values
 from kactl.forensics.wording import Time
+from kactl.model.errors import NotFound
 
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 _NEAREST: Final = 3

@@ -6,8 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kactl.model.errors import BadRequest
-from kactl.forensics.columns import columns, schema
 from kactl.decide.state.rows import Ints
 from kactl.decide.state.table import in_sync_of
 from kactl.decide.whatif.assumptions import Assumptions
@@ -16,6 +14,8 @@ from kactl.decide.whatif.coverage import Coverage
 from kactl.decide.whatif.engine import Engine
 from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.decide.whatif.topology import BrokerUsage, Topology, topology_of
+from kactl.forensics.columns import columns, schema
+from kactl.model.errors import BadRequest
 
 COLUMNS: Final = columns(
     """

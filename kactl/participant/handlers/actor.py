@@ -15,8 +15,8 @@ from typing import Final
 
 import anyio
 
-from kactl.model.errors import ErrorCode, LeadershipLost, NotReady
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model.errors import ErrorCode, LeadershipLost, NotReady
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import TopicPartition
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease
 from kactl.participant.leases.watchdog import Watchdog
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import FailureLog
 
 from .handler import Follower, PartitionHandler

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model.errors import NotReady
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 from .environment import Environment

@@ -5,19 +5,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import NotFound
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica
+from kactl.decide.state.rows import Bools
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
+from kactl.model.errors import NotFound
 from kactl.participant.growable import broker_list
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import ENDED, Lease
 from kactl.participant.leases.token import FencingToken
 from kactl.participant.leases.watchdog import Watchdog
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import FailureLog, logger
-from kactl.decide.state.rows import Bools
 from kactl.stores.base import Names
 
 from .actor import PartitionActor

@@ -10,14 +10,14 @@ from typing import Final, Protocol
 import anyio
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import LeadersReported
 from kactl.decide.messages.routes import LeaderRows
-from kactl.model import TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.records import Names
+from kactl.model import TopicPartition
+from kactl.model.errors import KactlError
+from kactl.runtime.clock import Clock
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport
+from kactl.decide.state.rows import Bools
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.participant.listener import Listener, overrides
 from kactl.participant.listener_calls import ListenerCalls
-from kactl.decide.state.rows import Bools
 from kactl.stores.base import Names
 
 

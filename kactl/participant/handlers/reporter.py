@@ -6,11 +6,11 @@ from typing import Final
 
 import anyio
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model.errors import KactlError
 from kactl.participant.hosted_replicas import HostedReplicas
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 from .leader_reporter import RETRY_MS, Controller, LeaderReporter

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import Shorts
 from kactl.decide.state.rows import Bools
+from kactl.model.errors import ErrorCode
+from kactl.runtime.clock import Clock
 
 from .phase import Ticket
 from .waiting import Signal

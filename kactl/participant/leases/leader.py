@@ -6,10 +6,10 @@ from typing import Final, NoReturn
 
 from anyio.abc import TaskGroup
 
-from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.decide.messages import arguments
 from kactl.decide.messages.control import UNKNOWN_REASON, OrderReason
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, IllegalState, LeadershipLost
 from kactl.runtime import forks
 
 from .lease import ENDED, Lease

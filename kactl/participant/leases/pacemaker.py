@@ -17,11 +17,11 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from kactl.runtime.clock import Clock, SystemClock
 from kactl.model.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
 from kactl.participant.time_limit import limited
 from kactl.runtime import forks
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session
 

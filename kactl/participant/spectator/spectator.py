@@ -13,7 +13,9 @@ from typing import Any, Final, Self
 
 import anyio
 
-from kactl.runtime.clock import Clock, SystemClock
+from kactl.decide.messages import arguments
+from kactl.decide.messages.routes import RouteMessage, Version, Watch
+from kactl.model import TopicPartition, TopicRef
 from kactl.model.errors import (
     ActionTimedOut,
     BadRequest,
@@ -23,11 +25,9 @@ from kactl.model.errors import (
     MalformedMessage,
     RoutesStale,
 )
-from kactl.decide.messages import arguments
-from kactl.decide.messages.routes import RouteMessage, Version, Watch
-from kactl.model import TopicPartition, TopicRef
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 

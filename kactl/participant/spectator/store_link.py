@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from kactl.runtime.clock import Clock
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteMessage, Version, Watch
-from kactl.model import NO_BROKER
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.readiness import Readiness
 from kactl.decide.state.records import Assignments, Names
 from kactl.decide.state.table import NO_ROW
+from kactl.model import NO_BROKER
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Changed, Store, StoreEvent
 
 from .network import SpectatorLink

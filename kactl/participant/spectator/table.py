@@ -12,11 +12,11 @@ import numpy as np
 
 from kactl.decide.machines.route_log import moved_brokers
 from kactl.decide.messages.routes import Delta, Longs, RemovedRows, RouteMessage, RouteRows, Version
+from kactl.decide.state.records import Names
+from kactl.decide.state.rows import Bools, Ints, RowNumbers
 from kactl.model import NO_BROKER, NO_LEADER, Broker, Endpoint, TopicPartition
 from kactl.participant.growable import broker_list, grow, put_lists
 from kactl.participant.row_index import ABSENT, RowIndex
-from kactl.decide.state.records import Names
-from kactl.decide.state.rows import Bools, Ints, RowNumbers
 
 from .routes import Route, RouteChange
 

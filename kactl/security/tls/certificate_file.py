@@ -5,10 +5,9 @@ import os
 import ssl
 from pathlib import Path
 
-from kactl.security.access.validity import expiry_of
 from kactl.model.errors import BadConfig
-
-from .private_files import check_private, check_trusted
+from kactl.runtime.private_files import check_private, check_trusted
+from kactl.security.access.validity import expiry_of
 
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _END = "-----END CERTIFICATE-----"

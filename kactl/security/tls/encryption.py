@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from kactl.runtime import forks
 from kactl.security.access.validity import has_expired
 
-from . import forks
 from .tls_records import TlsRecords
 from .tls_turns import TlsTurns
 

@@ -20,13 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-from kactl.security.access.validity import has_expired
 from kactl.model.errors import BadConfig
+from kactl.runtime import reloading
+from kactl.runtime.logs import logger
+from kactl.runtime.threads import run_in_thread
+from kactl.security.access.validity import has_expired
 
-from . import reloading
 from .certificate_file import expiry_in, load_authorities, load_pair
-from .logs import logger
-from .threads import run_in_thread
 
 log = logger(__name__)
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kactl.model.errors import RequestWaits, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, Features, Fence, Maintenance, ProducerIdBlock, TopicPartition
+from kactl.model.errors import RequestWaits, StoreDamaged, StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Notification
 from kactl.stores.formats import admin_records, records

@@ -7,9 +7,9 @@ has no lease, and only the controller writes it.
 from collections.abc import Sequence
 from typing import Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, StoreUnavailable
 from kactl.model import Broker, Fence, Maintenance, Membership
+from kactl.model.errors import BrokerIdTaken, StoreUnavailable
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.formats import admin_records, registration
 from kactl.stores.formats.json_text import Malformed

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import anyio
 
-from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.runtime.logs import logger
 
 from . import calls, messages

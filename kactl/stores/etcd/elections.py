@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerMoved, SessionExpired, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import NO_BROKER, ControllerRecord, Fence
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreDamaged, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.formats import records
 from kactl.stores.formats.json_text import INT32_MAX

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import StoreError, StoreUnavailable
-from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Bytes, RowNumbers
+from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
+from kactl.model.errors import StoreError, StoreUnavailable
+from kactl.runtime.logs import logger
 from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Write
 from kactl.stores.formats import records, states
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import anyio
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
+from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, SessionBound, StoreEvent
 from kactl.stores.formats import registration

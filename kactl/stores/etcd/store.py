@@ -9,8 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 import anyio
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import BadConfig, IllegalState, StoreError
+from kactl.decide.state.rows import Ints
 from kactl.model import (
     Assignment,
     Broker,
@@ -24,11 +23,12 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import BadConfig, IllegalState, StoreError
 from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.runtime.secret import Secret
-from kactl.decide.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
     Changed,

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from kactl.decide.state.rows import Ints
+from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.model.errors import (
     BadRequest,
     BeingDeleted,
@@ -12,10 +14,8 @@ from kactl.model.errors import (
     StoreError,
     TopicExists,
 )
-from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
-from kactl.decide.state.rows import Ints
 from kactl.stores.base import Assignments
 from kactl.stores.formats import records, topic_columns
 

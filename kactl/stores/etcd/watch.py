@@ -21,10 +21,10 @@ from typing import Final
 
 import anyio
 
-from kactl.model.errors import StoreError, StoreUnavailable
-from kactl.model import TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.records import Changes, Names
+from kactl.model import TopicPartition
+from kactl.model.errors import StoreError, StoreUnavailable
+from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.deleted_topics import DeletedTopics
 from kactl.stores.formats.registration import is_broker_id

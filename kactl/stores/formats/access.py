@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from kactl.security.access import Acl, Operation
 from kactl.runtime.logs import logger
+from kactl.security.access import Acl, Operation
 from kactl.security.sasl import ScramVerifier
 from kactl.security.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION
 from kactl.decide.state.rows import Ints, RowNumbers, some
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION
 from kactl.stores.base import Found, Leaderships, Write
 
 from . import records

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, TopicRef
 from kactl.decide.state.table import in_sync_of
+from kactl.model import NO_BROKER, TopicRef
 from kactl.stores.base import Assignments
 
 from .records import TopicNode

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import IllegalState
 from kactl.model import Broker
+from kactl.model.errors import IllegalState
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.stores.opening import check_unopened
 
 from ..base import SessionBound, StoreEvent

@@ -6,8 +6,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.runtime.clock import Clock
 from kactl.model.errors import IllegalState
+from kactl.runtime.clock import Clock
 
 from ..base import Changed, StoreEvent
 from .operations import ServerConnection

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from kactl.model.errors import BeingDeleted, NotFound, RequestWaits, TopicExists
+from kactl.decide.state.records import named
+from kactl.decide.state.rows import Ints
 from kactl.model import (
     NO_BROKER,
     ZERO_ID,
@@ -22,8 +23,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.decide.state.records import named
-from kactl.decide.state.rows import Ints
+from kactl.model.errors import BeingDeleted, NotFound, RequestWaits, TopicExists
 
 from ..base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from ..entries import leader_write, topic_numbers

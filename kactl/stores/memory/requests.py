@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from kactl.model.errors import StoreError
-from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
 from kactl.decide.state.rows import Ints
+from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
+from kactl.model.errors import StoreError
 
 from .client import MemoryClient
 from .operations import ServerConnection

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.runtime.clock import Clock
 
 from ..base import Changed, StoreEvent
 from ..watch_registry import Watches

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Collection
 
-from kactl.model.errors import ControllerMoved
+from kactl.decide.state.rows import RowNumbers
 from kactl.model import (
     Broker,
     ControllerRecord,
@@ -15,7 +15,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.decide.state.rows import RowNumbers
+from kactl.model.errors import ControllerMoved
 
 from ..base import Changed, Committed, Names, Notification, StoreEvent
 from ..change_log import ChangeLog

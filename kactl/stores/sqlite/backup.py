@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import KactlError, StoreError
 from kactl.model import NO_BROKER, ProducerIdBlock
+from kactl.model.errors import KactlError, StoreError
+from kactl.runtime.clock import Clock
 
 from .connection import Access, Connection, connect
 from .database import Database

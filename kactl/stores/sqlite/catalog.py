@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model.errors import NotFound, TopicExists
-from kactl.model import NO_BROKER, ZERO_ID, Fence, TopicPartition, TopicRef
 from kactl.decide.state.records import named
+from kactl.model import NO_BROKER, ZERO_ID, Fence, TopicPartition, TopicRef
+from kactl.model.errors import NotFound, TopicExists
 from kactl.stores.base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from kactl.stores.entries import topic_numbers
 from kactl.stores.topic_assignment import TopicAssignment, join

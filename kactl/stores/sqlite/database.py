@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.runtime import forks
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Changed, StoreEvent
 
 from .checkpoint import Checkpoint, Start, start_at_once

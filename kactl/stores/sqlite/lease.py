@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from kactl.runtime.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock
-from kactl.model.errors import SessionExpired, StoreError, StoreReplaced
 from kactl.model import Broker, Fence
+from kactl.model.errors import SessionExpired, StoreError, StoreReplaced
+from kactl.runtime.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, SessionBound, StoreEvent
 

@@ -8,8 +8,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from kactl.runtime.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock
 from kactl.model.errors import StoreError
+from kactl.runtime.clock import UNKNOWN_BOOT, UNKNOWN_CLOCK, Clock
 
 from .connection import Connect, Connection
 

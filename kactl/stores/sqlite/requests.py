@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.model.errors import BeingDeleted, RequestWaits
 from kactl.model import Features, Fence, Maintenance, ProducerIdBlock, TopicPartition
+from kactl.model.errors import BeingDeleted, RequestWaits
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed
 

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from kactl.runtime.clock import Clock
 from kactl.model.errors import StoreDamaged
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 from .connection import Connect, Connection, connect

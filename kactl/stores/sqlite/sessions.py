@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
+from kactl.runtime.clock import Clock
 from kactl.stores.base import Changed
 
 from .database import Database

@@ -11,8 +11,7 @@ import anyio
 import anyio.abc
 import numpy as np
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import IllegalState, StoreDamaged, StoreError
+from kactl.decide.state.rows import Ints
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -27,8 +26,9 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import IllegalState, StoreDamaged, StoreError
 from kactl.runtime.background import Background, BlockStack
-from kactl.decide.state.rows import Ints
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.stores.base import (
     Assignments,
     Changed,

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kactl.runtime.clock import Clock
 from kactl.model.errors import IllegalState
 from kactl.runtime import forks
+from kactl.runtime.clock import Clock
 from kactl.stores.base import StoreEvent
 
 from .catalog import Catalog

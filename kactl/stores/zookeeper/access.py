@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.security.access import Acl, Acls, Resource, ResourceType
 from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
+from kactl.security.access import Acl, Acls, Resource, ResourceType
 from kactl.security.sasl import ScramVerifier, Shape
 from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.formats import access as formats

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.model.errors import BadRequest, RequestWaits, StoreError
 from kactl.model import Fence, TopicPartition
+from kactl.model.errors import BadRequest, RequestWaits, StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 from kactl.stores.formats import admin_records, records

@@ -24,9 +24,9 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
-from kactl.runtime.clock import SystemClock
 from kactl.model.errors import KactlError, ProcessForked, SessionExpired, StoreUnavailable
 from kactl.runtime import forks
+from kactl.runtime.clock import SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.runtime.clock import Clock
 from kactl.model import Broker, ControllerRecord, Fence
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.formats import registration as format
 

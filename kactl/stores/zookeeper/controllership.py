@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, ControllerRecord, Fence
+from kactl.model.errors import ControllerMoved, StoreDamaged, StoreError
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 from kactl.stores.formats import records

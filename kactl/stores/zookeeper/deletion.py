@@ -17,10 +17,10 @@ from typing import Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.model.errors import BeingDeleted, ControllerMoved, StoreError
-from kactl.model import Fence
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Ints
+from kactl.model import Fence
+from kactl.model.errors import BeingDeleted, ControllerMoved, StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 
 from . import fenced_writes, layout

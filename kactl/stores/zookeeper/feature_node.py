@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.model.errors import StoreDamaged, StoreError
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
+from kactl.model.errors import StoreDamaged, StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 from kactl.stores.formats import admin_records, records

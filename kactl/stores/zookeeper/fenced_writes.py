@@ -25,8 +25,8 @@ from kazoo.exceptions import (
     ZookeeperError,
 )
 
-from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.stores.base import Outcome
 
 from . import layout, request

@@ -2,8 +2,8 @@
 
 from kazoo.exceptions import NoNodeError
 
-from kactl.model.errors import StoreError
 from kactl.model import Fence, Maintenance
+from kactl.model.errors import StoreError
 from kactl.stores.base import Outcome
 from kactl.stores.formats import admin_records
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.model.errors import StoreError
 from kactl.model import Fence, TopicPartition
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Notification, Outcome
 from kactl.stores.formats import records

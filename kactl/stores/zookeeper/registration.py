@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Broker, Fence, Maintenance
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
 from kactl.stores.formats import admin_records
 from kactl.stores.formats import registration as format

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
-from kactl.runtime.clock import Clock
-from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
+from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import Clock
 from kactl.runtime.patience import Patience
 from kactl.stores.base import SessionBound
 from kactl.stores.formats import registration

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
-from kactl.model.errors import StoreError
-from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
-from kactl.runtime.logs import logger
 from kactl.decide.state.rows import Bytes, Ints, RowNumbers
+from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
+from kactl.model.errors import StoreError
+from kactl.runtime.logs import logger
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
 from kactl.stores.formats import records, states
 

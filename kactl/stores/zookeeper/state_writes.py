@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 
 from kazoo.protocol.serialization import Transaction
 
-from kactl.model import Fence
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import Fence
 from kactl.stores.base import Write
 from kactl.stores.formats.states import encode
 

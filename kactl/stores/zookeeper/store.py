@@ -11,8 +11,7 @@ from typing import Any, Final, Self
 
 from kazoo.protocol.states import KazooState
 
-from kactl.runtime.clock import Clock, SystemClock
-from kactl.model.errors import BadConfig, ControllerMoved, StoreError
+from kactl.decide.state.rows import Ints
 from kactl.model import (
     Assignment,
     Broker,
@@ -26,12 +25,13 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import BadConfig, ControllerMoved, StoreError
 from kactl.runtime.background import BlockStack
+from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS, Patience
 from kactl.runtime.secret import Secret
 from kactl.security.sasl import SaslMechanism
-from kactl.decide.state.rows import Ints
 from kactl.stores.base import (
     Assignments,
     Changed,

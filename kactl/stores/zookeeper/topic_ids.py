@@ -9,8 +9,8 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.model.errors import StoreError
 from kactl.model import Fence, TopicRef
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 from kactl.stores.formats import records

@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.model.errors import StoreError
 from kactl.model import ZERO_ID, TopicRef
+from kactl.model.errors import StoreError
 from kactl.stores.formats import records
 
 from . import layout

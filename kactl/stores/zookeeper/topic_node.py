@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.model.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
+from kactl.model.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments, Outcome

@@ -13,8 +13,8 @@ from typing import Final
 
 from kazoo.exceptions import UnimplementedError, ZookeeperError
 
-from kactl.model.errors import StoreError
 from kactl.model import TopicPartition
+from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changes, Names
 

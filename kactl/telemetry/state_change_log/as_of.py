@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 
 from kactl.decide.messages.log import AnyEvent, ControllerEvent, PartitionEvent, TopicEvent, decode
-from kactl.model import NO_BROKER, PartitionState, TopicRef
-from kactl.runtime.threads import run_in_thread
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.records import Assignments, Found, Leaderships
+from kactl.model import NO_BROKER, PartitionState, TopicRef
+from kactl.runtime.threads import run_in_thread
 from kactl.telemetry.past_states import NotCovered, Period
 from kactl.telemetry.terms import TERMS_MAX
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import anyio
 
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
+from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
 from kactl.telemetry.event_log import EventLog

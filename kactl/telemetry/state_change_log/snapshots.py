@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from kactl.decide.state.cluster import Cluster
 from kactl.model import NO_BROKER
 from kactl.runtime.private_files import open_private
-from kactl.decide.state.cluster import Cluster
 
 # A file that is gone or cut off.
 _DAMAGED: Final = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)

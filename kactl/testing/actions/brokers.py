@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kactl.model.errors import StoreError
 from kactl.decide.messages.admin import ReplicaResetRequested
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.model import TopicPartition, TopicRef
+from kactl.model.errors import StoreError
 from kactl.testing import selectors
 from kactl.testing.brokers import ParticipantBroker, SimulatedBroker
 from kactl.testing.brokers.handlers import HandlerFailure

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kactl.model.errors import KactlError
 from kactl.decide.messages.admin import ControllerRequest
+from kactl.model.errors import KactlError
 from kactl.testing import selectors
 from kactl.testing.cluster import SimulatedCluster
 from kactl.testing.network import Unreachable

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kactl.model.errors import InternalError, KactlError, StoreError
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
+from kactl.model.errors import InternalError, KactlError, StoreError
 from kactl.testing import selectors
 from kactl.testing.checkers.stored import is_ownership
 from kactl.testing.cluster import SimulatedCluster

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from kactl.model.errors import KactlError
 from kactl.model import TopicPartition
+from kactl.model.errors import KactlError
 from kactl.participant import Listener
 
 

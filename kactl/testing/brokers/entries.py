@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kactl.decide.messages.control import PartitionStates, StopReplica
-from kactl.model import NO_BROKER, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_BROKER, TopicPartition, TopicRef
 
 
 class StateEntry(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from kactl.model.errors import NotReady
 from kactl.model import NO_BROKER, TopicPartition
+from kactl.model.errors import NotReady
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.leases.leader import Leader
 from kactl.testing.history import History

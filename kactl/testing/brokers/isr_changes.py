@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import ErrorCode, KactlError, StoreError
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import NO_EPOCH, ZERO_ID, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode, KactlError, StoreError
 from kactl.stores.base import Names, Store
 from kactl.testing.history import History
 from kactl.testing.network import Unreachable

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kactl.model.errors import KactlError
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import NO_EPOCH, Endpoint, TopicPartition
+from kactl.model.errors import KactlError
 from kactl.participant import Participant
 from kactl.participant.incarnation import Incarnation
 from kactl.participant.network import ControlLink, ParticipantPort

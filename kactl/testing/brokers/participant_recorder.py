@@ -7,10 +7,10 @@ believes to have given. WRAPPED names what is replaced, and a test resolves each
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import AlterPartitionRequested, PartitionReport
 from kactl.decide.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.hosted_replicas import Role
 from kactl.participant.incarnation import Incarnation

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import BrokerIdTaken, KactlError, SessionExpired, StoreError
 from kactl.decide.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, TopicPartition
+from kactl.model.errors import BrokerIdTaken, KactlError, SessionExpired, StoreError
 from kactl.stores.base import Session, Store
 from kactl.testing.history import History
 from kactl.testing.network import Network, Unreachable

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -29,6 +28,7 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import LEADER_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode
 from kactl.testing.history import History
 from kactl.testing.transport import ControlMessage, address_of
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.model.errors import ErrorCode, KactlError
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.decide.messages.log import (
     PARTITION_STATE_NAMES,
@@ -22,6 +21,7 @@ from kactl.decide.messages.log import (
     TopicEvent,
 )
 from kactl.model import NO_EPOCH, PartitionView
+from kactl.model.errors import ErrorCode, KactlError
 from kactl.testing.history import History
 
 from . import observe_sessions

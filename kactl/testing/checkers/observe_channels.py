@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.actors.channel import Channel, Outgoing
-from kactl.model.errors import KactlError
 from kactl.decide.messages.control import LeaderAndIsr, ReplicaReset, Request, StateSent, UpdateMetadata
+from kactl.model.errors import KactlError
 from kactl.testing.history import History
 
 # Paths from a channel to what is wrapped or read.

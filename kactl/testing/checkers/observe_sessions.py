@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.runtime.clock import Clock
 from kactl.decide.messages.sessions import Granted, Heartbeat, Unconfirmed
 from kactl.model import Fence
+from kactl.runtime.clock import Clock
 
 # Paths from a controller to what is wrapped or read.
 WRAPPED: Final = (

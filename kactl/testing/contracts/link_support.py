@@ -7,12 +7,6 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.runtime.clock import SystemClock
-from kactl.model.errors import (
-    BrokerUnreachable,
-    ControllerUnreachable,
-    NotController,
-)
 from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ProducerIdsRequested
@@ -33,9 +27,15 @@ from kactl.decide.messages.sessions import (
     incarnation_ids,
 )
 from kactl.model import Broker, ProducerIdBlock
+from kactl.model.errors import (
+    BrokerUnreachable,
+    ControllerUnreachable,
+    NotController,
+)
 from kactl.participant.network import ControlLink, LinkState
-from kactl.runtime.budget import Budget
 from kactl.participant.spectator.network import SpectatorLink
+from kactl.runtime.budget import Budget
+from kactl.runtime.clock import SystemClock
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.base import Transport
 

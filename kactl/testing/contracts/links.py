@@ -19,14 +19,6 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import (
-    BrokerUnreachable,
-    ControllerUnreachable,
-    InternalError,
-    KactlError,
-    NotController,
-    StaleBrokerEpoch,
-)
 from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult, ProducerIdsRequested
@@ -41,6 +33,14 @@ from kactl.decide.messages.sessions import (
     Unconfirmed,
 )
 from kactl.model import Broker, Leadership, TopicRef
+from kactl.model.errors import (
+    BrokerUnreachable,
+    ControllerUnreachable,
+    InternalError,
+    KactlError,
+    NotController,
+    StaleBrokerEpoch,
+)
 from kactl.participant.network import ControlLink, LinkState
 from kactl.transports.base import Network
 

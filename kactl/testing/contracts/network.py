@@ -19,7 +19,6 @@ import anyio
 import numpy as np
 import pytest
 
-from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
@@ -36,8 +35,9 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
+from kactl.model.errors import BrokerUnreachable, ErrorCode
 from kactl.transports.base import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]

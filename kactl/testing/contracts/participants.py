@@ -27,8 +27,8 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.model.errors import KactlError, LeadershipLost
 from kactl.model import TopicPartition
+from kactl.model.errors import KactlError, LeadershipLost
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.handlers.hosting import MakeHandler
 from kactl.participant.leases.leader import Leader

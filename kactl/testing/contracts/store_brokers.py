@@ -4,10 +4,10 @@ import anyio
 import pytest
 from msgspec import structs
 
-from kactl.model.errors import BrokerIdTaken, SessionExpired
 from kactl.model import (
     NO_BROKER,
 )
+from kactl.model.errors import BrokerIdTaken, SessionExpired
 from kactl.stores.base import Changed
 
 from .store_support import (

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kactl.model.errors import ControllerMoved
 from kactl.model import (
     Assignment,
     Leadership,
     TopicPartition,
 )
+from kactl.model.errors import ControllerMoved
 from kactl.stores.base import Changed, Names
 
 from .store_support import (

@@ -5,8 +5,8 @@ import anyio.lowlevel
 import numpy as np
 import pytest
 
-from kactl.model.errors import BeingDeleted, ControllerMoved
 from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.model.errors import BeingDeleted, ControllerMoved
 from kactl.stores.base import Changed, Names, Store
 
 from .store_support import (

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kactl.model.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved
 from kactl.stores.base import Changed, Store
 
 from .store_support import (

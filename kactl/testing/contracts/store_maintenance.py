@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.model.errors import ControllerMoved
 from kactl.model import Drain, Maintenance, Order
+from kactl.model.errors import ControllerMoved
 
 from .store_support import Stores, broker_info
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.stores.base import Changed
 
 from .store_support import SESSION_MS, EventRecorder, Stores, broker_info

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kactl.model.errors import ControllerMoved, RequestWaits
 from kactl.model import TopicPartition
+from kactl.model.errors import ControllerMoved, RequestWaits
 from kactl.stores.base import Changed
 
 from .store_support import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores

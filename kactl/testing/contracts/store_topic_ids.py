@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.model.errors import ControllerMoved
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved
 from kactl.stores.base import Store
 
 from .store_support import ALL, ORDERS, ORDERS_0, THREE_PARTITIONS, Stores, delete_topic, new_write, stored_leadership

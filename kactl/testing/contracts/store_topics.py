@@ -2,7 +2,6 @@
 
 import pytest
 
-from kactl.model.errors import NotFound, TopicExists
 from kactl.model import (
     ZERO_ID,
     Assignment,
@@ -11,6 +10,7 @@ from kactl.model import (
     TopicRef,
     ownership_id,
 )
+from kactl.model.errors import NotFound, TopicExists
 from kactl.stores.base import Changed, Names
 
 from .store_support import (

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
-from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
 from kactl.stores.base import Names, Write
 from tests.support.clocks import settle
 from tests.support.controller_harness import CONTROLLER, World, open_standby, partitions_of, world

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kactl.decide.messages.log import TopicEvent
+from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, PartitionState, TopicRef
 from kactl.model.errors import (
     BeingDeleted,
     ErrorCode,
@@ -13,8 +15,6 @@ from kactl.model.errors import (
     NotFound,
     ReassignmentRunning,
 )
-from kactl.decide.messages.log import TopicEvent
-from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Assignment, PartitionState, TopicRef
 from tests.actors.reassignment_helpers import reassign
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.model.errors import ControllerMoved, SessionExpired, StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreUnavailable
 from kactl.stores.base import Names
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, open_machines

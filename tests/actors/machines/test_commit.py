@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.commit import CommitResult, Committer
-from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import Leadership, PartitionState
 from kactl.decide.state.change import Change, Refusal
+from kactl.model import Leadership, PartitionState
+from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines

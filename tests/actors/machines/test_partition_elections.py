@@ -7,11 +7,11 @@ scenarios use such rows.
 import numpy as np
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import Leadership, PartitionState
 from kactl.decide.state.change import Refusal
+from kactl.model import Leadership, PartitionState
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import led
 from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import Move
-from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
-from kactl.model import NO_VERSION, Leadership, PartitionState
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
+from kactl.model import NO_VERSION, Leadership, PartitionState
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, SentState, refusals_of
 from tests.support.scripted_store import WriteCall, fails, really, rejects

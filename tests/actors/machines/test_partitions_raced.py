@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.model.errors import StoreError, StoreUnavailable
 from kactl.decide.machines.election import Election
-from kactl.model import PartitionState
 from kactl.decide.state.change import Refusal
+from kactl.model import PartitionState
+from kactl.model.errors import StoreError, StoreUnavailable
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, open_machines, refusals_of
 from tests.support.scripted_store import Step, after, fails, fails_after, fails_between, returns

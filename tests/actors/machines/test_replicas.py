@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
-from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.decide.machines import replica
 from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, SentState, SentStop
 from tests.support.scripted_store import WriteCall, fails, really

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.model.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
+from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Found
 from tests.support.cluster_seeds import EPOCH, led
 from tests.support.machine_harness import Machines, SentLead, SentState

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model.errors import ErrorCode, UnknownRecoveryState
 from kactl.decide.machines.alter_partition import Proposed, judge
 from kactl.decide.messages.broker import IsrProposal
-from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
 from kactl.decide.state.records import Assignments, Leaderships, Names
 from kactl.decide.state.rows import BrokerSet, Rows
 from kactl.decide.state.table import Table
+from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode, UnknownRecoveryState
 
 REPLICAS = (1, 2, 3, 4)
 LED = Leadership(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=9, controller_epoch=1)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.decide.machines.balance import balance
-from kactl.model import Leadership, TopicPartition
 from kactl.decide.state.rows import BrokerSet
+from kactl.model import Leadership, TopicPartition
 from tests.oracle.model import ObjectCluster, Partition
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed
 from tests.support.cluster_strategies import Both, clusters

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.machines import deletion
-from kactl.model import PartitionState, ReplicaState
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.decide.state.rows import BrokerSet
+from kactl.model import PartitionState, ReplicaState
+from kactl.model.errors import ErrorCode
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
 
 S = ReplicaState

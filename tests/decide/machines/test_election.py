@@ -9,13 +9,13 @@ import pytest
 
 from kactl.actors.machines.messages import Move
 from kactl.actors.machines.partitions import Partitions
-from kactl.runtime.clock import SystemClock
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import STRATEGIES, Election, first_leader
-from kactl.model import Fence, Leadership, PartitionState
 from kactl.decide.outbound.batch import Addressed
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import BrokerSet, LiveBrokers
+from kactl.model import Fence, Leadership, PartitionState
+from kactl.runtime.clock import SystemClock
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Store, Write
 from kactl.telemetry.event_log import EventLog
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.machines.features import at_takeover, incompatible, update
 from kactl.decide.messages.admin import FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
+from kactl.model.errors import ErrorCode
 
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 SUPPORTED = {"a": (1, 5), "b": (2, 3), "new": (1, 9)}

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.machines import alter_partition, reassignment
 from kactl.decide.machines.alter_partition import Proposed
 from kactl.decide.machines.election import STRATEGIES, Election, first_leader
 from kactl.decide.messages.broker import IsrProposal
-from kactl.model import NO_LEADER, Broker, Leadership, TopicRef
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import BrokerSet, LiveBrokers
+from kactl.model import NO_LEADER, Broker, Leadership, TopicRef
+from kactl.model.errors import ErrorCode
 from tests.decide.machines.test_election import a_partition, elect, leader_of, notified
 from tests.support.cluster_seeds import ClusterSeed, rows_of
 

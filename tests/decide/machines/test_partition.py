@@ -7,9 +7,9 @@ import pytest
 
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.decide.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.decide.state.cluster import Cluster
+from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import BadConfig
 from kactl.decide.machines.placement import Load, check_creation, check_growth, load_of, place
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
-from kactl.model import Assignment, Broker, TopicPartition
 from kactl.decide.state.cluster import Cluster
+from kactl.model import Assignment, Broker, TopicPartition
+from kactl.model.errors import BadConfig
 from kactl.stores.base import Assignments
 
 

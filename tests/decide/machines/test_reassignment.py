@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.decide.machines import reassignment
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
 from kactl.decide.state.change import Refusal
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
 from tests.oracle.model import ObjectCluster, Partition
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 from tests.support.cluster_strategies import BROKERS, Both, clusters

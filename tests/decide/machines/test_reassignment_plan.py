@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from kactl.decide.machines.reassignment_plan import Replicas, plan
 from kactl.model import Broker, TopicPartition
+from kactl.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 def brokers(*ids: int, racks: str = "") -> list[Broker]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kactl.decide.machines import replica
-from kactl.model import Leadership, ReplicaState
 from kactl.decide.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools
+from kactl.model import Leadership, ReplicaState
 from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 S = ReplicaState

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     OrderReason,
@@ -17,10 +16,11 @@ from kactl.decide.messages.control import (
     StopReplicaResponse,
     UpdateMetadata,
 )
-from kactl.model import NO_BROKER, Assignment, Broker, Leadership, TopicPartition
 from kactl.decide.outbound import request_columns
 from kactl.decide.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.decide.state.cluster import Cluster
+from kactl.model import NO_BROKER, Assignment, Broker, Leadership, TopicPartition
+from kactl.model.errors import IllegalState
 from kactl.stores.base import Leaderships, Names
 from tests.oracle.batch import ObjectBatch
 from tests.support.cluster_seeds import (

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.model.errors import ErrorCode
-from kactl.decide.messages.control import LeaderAndIsr, OrderReason, PartitionStates, Request, StopReplica, UpdateMetadata
-from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
+from kactl.decide.messages.control import (
+    LeaderAndIsr,
+    OrderReason,
+    PartitionStates,
+    Request,
+    StopReplica,
+    UpdateMetadata,
+)
 from kactl.decide.outbound.coalesce import alive_in, coalesced
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
+from kactl.model.errors import ErrorCode
 from tests.support.marks import at_most
 from tests.support.model_broker import ModelBroker
 

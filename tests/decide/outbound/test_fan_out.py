@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kactl.decide.messages.control import PartitionStates
-from kactl.model import TopicRef
 from kactl.decide.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.decide.state.topics import Topics
+from kactl.model import TopicRef
 
 REFS = [TopicRef(name, bytes([number]) * 16) for number, name in enumerate("abc", 1)]
 

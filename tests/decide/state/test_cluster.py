@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kactl.model.errors import IllegalState
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
 from kactl.decide.state.cluster import NOT_ACTIVE, Cluster
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
+from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
+from kactl.model.errors import IllegalState
 from kactl.stores.base import Assignments, Leaderships
 from tests.support.cluster_seeds import (
     ClusterSeed,

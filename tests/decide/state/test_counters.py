@@ -7,10 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election
-from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Assignments, Leaderships
 from tests.oracle.model import Leading, ObjectCluster, Partition
 from tests.support import sync_machines as columns

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kactl.model import EPOCH_DURING_DELETE, NO_BROKER, NO_EPOCH, NO_LEADER, Broker
 from kactl.decide.state.holds import VANISHED_BEFORE, HoldColumns, Holds, past_life
+from kactl.model import EPOCH_DURING_DELETE, NO_BROKER, NO_EPOCH, NO_LEADER, Broker
 
 ALL: Final = np.arange(3)
 

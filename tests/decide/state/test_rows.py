@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model import NO_BROKER
 from kactl.decide.state.rows import BrokerSet, choose, common, first, members, preferred_slot, some, without
+from kactl.model import NO_BROKER
 
 ids = st.integers(0, 200) | st.sampled_from([65_534, 65_535, 65_536, 65_537, 2**31 - 1])
 

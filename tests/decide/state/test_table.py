@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.model.errors import IllegalState, NotFound
-from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import BrokerSet
 from kactl.decide.state.table import NO_ROW, Table
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.model.errors import IllegalState, NotFound
 from kactl.stores.base import Assignments, Found, Leaderships
 from tests.support.cluster_seeds import led, tp
 

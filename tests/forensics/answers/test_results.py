@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from kactl.model.errors import BadRequest
 from kactl.forensics.ingest import ingest
 from kactl.forensics.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results
 from kactl.forensics.jobs.job import Job
 from kactl.forensics.jobs.running import run_jobs
 from kactl.forensics.tables import NotIngested
+from kactl.model.errors import BadRequest
 from tests.forensics.jobs.tables import line, rows
 
 # Settings of a session for many events that change plans. Code generation and adaptive plans would only take time.

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from kactl.decide.machines import partition, replica
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs import skew
 from kactl.forensics.jobs.audit import COLUMNS, RULES, audit
@@ -15,7 +16,6 @@ from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
 from kactl.forensics.tables import FILE_COLUMNS
 from kactl.forensics.text.json_parser import PARTITION_STATES, REPLICA_STATES
-from kactl.decide.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
 from tests.support.tree import ROOT
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kactl.model.errors import BadRequest
 from kactl.forensics.jobs import outages
 from kactl.forensics.jobs.outages.totals import KINDS, kind_of, slo, totals
+from kactl.model.errors import BadRequest
 
 from .tables import moment, rows, table
 

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 import pytest
 from pyspark.sql import SparkSession
 
+from kactl.decide.whatif.coverage import Coverage
+from kactl.decide.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Report
 from kactl.forensics.report.make import describe
@@ -13,8 +15,6 @@ from kactl.forensics.report.markdown import markdown, plain
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
 from kactl.forensics.wording import Moments
-from kactl.decide.whatif.coverage import Coverage
-from kactl.decide.whatif.outcomes import Answer, Cost, Kind, Now, Outcome, Scenario, Sweep
 
 from .builders import QUIET
 from .night import HOSTILE, MANIFEST, NIGHT, tables

@@ -7,10 +7,10 @@ from typing import Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif import tables
-from kactl.forensics.whatif.tables import SCHEMA
 from kactl.decide.whatif.assumptions import Assumptions
 from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.forensics.whatif import tables
+from kactl.forensics.whatif.tables import SCHEMA
 from tests.support.cluster_strategies import Decisions
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif.tables import columns_of, filled
 from kactl.decide.machines.election import Election
-from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.whatif import classes
 from kactl.decide.whatif.assumptions import Assumptions
 from kactl.decide.whatif.classes import NO_SLOT, Classes
 from kactl.decide.whatif.failure_model import COUNTS, FailureModel, FailureState, fail
+from kactl.forensics.whatif.tables import columns_of, filled
+from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, tp
 from tests.support.sync_machines import go_online, move_partitions, replicas_offline
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from kactl.cli.describe_lines import describe_lines
+from kactl.decide.whatif.assumptions import TopicFacts
 from kactl.forensics.whatif.snapshots import file, kafka_topics, racks
 from kactl.forensics.whatif.snapshots.kafka_topics import BadTopics
 from kactl.forensics.whatif.snapshots.racks import BadRacks
 from kactl.forensics.whatif.tables import SCHEMA, BadSnapshot
-from kactl.decide.whatif.assumptions import TopicFacts
 
 from .snapshots import P, table
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif.snapshots import logs
-from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.decide.whatif import Kind
 from kactl.decide.whatif.analysis import answer
 from kactl.decide.whatif.assumptions import Assumptions
+from kactl.forensics.jobs import absences, deletions, states
+from kactl.forensics.whatif.snapshots import logs
+from kactl.forensics.whatif.tables import BadSnapshot
 from tests.forensics.jobs.tables import moment
 from tests.forensics.jobs.tables import table as job_table
 

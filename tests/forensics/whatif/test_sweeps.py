@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.decide.whatif import Answer, Kind, Outcome, Sweep
 from kactl.decide.whatif.analysis import answer
 from kactl.decide.whatif.assumptions import Assumptions, TopicFacts
 from kactl.decide.whatif.topology import UnknownBroker, UnknownRack
+from kactl.forensics.whatif.tables import BadSnapshot
 
 from .snapshots import P, here
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import NotController
 from kactl.decide.messages.broker import PartitionReport, PartitionsReported
 from kactl.decide.messages.leases import LeadershipsReported
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model.errors import NotController
 from kactl.participant import Participant
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.handlers.hosting import HandlerHosting, MakeHandler

@@ -5,8 +5,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import NotReady
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
+from kactl.model.errors import NotReady
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network
 from tests.support.clocks import settle

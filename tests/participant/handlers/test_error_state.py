@@ -4,9 +4,9 @@ import anyio
 import msgspec
 import pytest
 
-from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
+from kactl.model.errors import NotReady
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network
 from tests.support.clocks import settle

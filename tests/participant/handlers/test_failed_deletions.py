@@ -6,10 +6,10 @@ import anyio
 import anyio.abc
 import pytest
 
-from kactl.model.errors import NotReady
 from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
+from kactl.model.errors import NotReady
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import MARGIN_MS, Network
 from tests.support.clocks import settle

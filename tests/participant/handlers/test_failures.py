@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import NotFound
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus
+from kactl.model.errors import NotFound
 from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import Network
 from tests.support.clocks import settle

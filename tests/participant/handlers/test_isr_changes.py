@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kactl.model.errors import LeadershipLost, StoreUnavailable
 from kactl.model import Leadership, ReplicaStatus
+from kactl.model.errors import LeadershipLost, StoreUnavailable
 from kactl.participant.handlers.orders import HandlerState
 from kactl.stores.memory.client import MemorySession
 from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network

@@ -6,8 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.model import ReplicaStatus
+from kactl.model.errors import BadRequest, LeadershipLost
 from kactl.participant import Listener, Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.handlers.orders import HandlerState

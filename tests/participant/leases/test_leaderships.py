@@ -2,8 +2,8 @@
 
 import pytest
 
-from kactl.model.errors import BadRequest, LeadershipLost, StoreUnavailable
 from kactl.model import TopicPartition
+from kactl.model.errors import BadRequest, LeadershipLost, StoreUnavailable
 from kactl.participant import Listener, Participant
 from kactl.participant.leases.events import LeaseEvent, LeaseLapsed, LeaseResumed
 from kactl.participant.leases.terms import LeaseConfig

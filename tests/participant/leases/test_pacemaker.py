@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kactl.model.errors import SessionExpired, StoreUnavailable
 from kactl.model import Broker
+from kactl.model.errors import SessionExpired, StoreUnavailable
 from kactl.participant.leases.events import LeaseAtRisk, LeaseEvent, LeaseLapsed, LeaseResumed, RiskCause
 from kactl.participant.leases.lease import Lease
 from kactl.participant.leases.pacemaker import Pacemaker

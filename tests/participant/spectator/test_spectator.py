@@ -10,9 +10,9 @@ import pytest
 
 import kactl
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.model import TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
 from kactl.participant.spectator.network import SpectatorLink
 from kactl.participant.spectator.spectator import POLL_MS
 from tests.support.clocks import ManualClock, settle

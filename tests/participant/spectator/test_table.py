@@ -6,15 +6,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.model.errors import MalformedMessage
 from kactl.decide.machines.route_log import RouteLog
 from kactl.decide.messages.routes import RouteColumns, RouteMessage, RouteRows, Snapshot, Version
-from kactl.model import NO_LEADER, Assignment, Broker, Endpoint, Leadership, TopicPartition
-from kactl.participant.spectator.routes import Route
-from kactl.participant.spectator.table import Cursor, RouteTable
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.readiness import Readiness
 from kactl.decide.state.records import Assignments, Leaderships
+from kactl.model import NO_LEADER, Assignment, Broker, Endpoint, Leadership, TopicPartition
+from kactl.model.errors import MalformedMessage
+from kactl.participant.spectator.routes import Route
+from kactl.participant.spectator.table import Cursor, RouteTable
 
 BROKERS = (1, 2, 3)
 Model = dict[TopicPartition, tuple[int | None, int, bool, tuple[int, ...], str | None]]

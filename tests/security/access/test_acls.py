@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, Principal, Resource, topic
+from kactl.security.access import (
+    CLUSTER,
+    Acl,
+    AclAuthorizer,
+    Acls,
+    BrokerPrincipals,
+    Operation,
+    Principal,
+    Resource,
+    topic,
+)
 from kactl.security.access.resource import ResourceType
 
 ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")

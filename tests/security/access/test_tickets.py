@@ -8,7 +8,14 @@ import pytest
 
 from kactl.security.access import tickets
 from kactl.security.access.role import Role
-from kactl.security.access.tickets import LIFETIME_MS, generation_of, read_ticket, signed, ticket_of_token, ticket_of_user
+from kactl.security.access.tickets import (
+    LIFETIME_MS,
+    generation_of,
+    read_ticket,
+    signed,
+    ticket_of_token,
+    ticket_of_user,
+)
 from kactl.security.access.tokens import TokenRecord, new_token, without_secrets
 
 KEY = bytes(range(32))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kactl.model.errors import BadConfig
-from kactl.runtime import server_tls
+from kactl.security.tls import server_tls
 from kactl.security.tls.certificate_file import expiry_in
 from kactl.security.tls.server_tls import ServerTls, certificate_of
 from tests.support.certificates import Authority, Signed

@@ -3,9 +3,9 @@
 Three brokers, one partition, two controller instances: every reachable state up to a number of states, breadth first,
 so that the first violation has the shortest way to it.
 
-The decisions are those of `kactl.decide.machines` and `kactl.participant.checks`: each function is evaluated once for all its
-inputs, in one columnar call (`tables`). What the handlers do around them (read, plan, commit, apply, send) is written
-here (`controllers`, `brokers`), with a transition for every commit and every delivery.
+The decisions are those of `kactl.decide.machines` and `kactl.participant.checks`: each function is evaluated once for
+all its inputs, in one columnar call (`tables`). What the handlers do around them (read, plan, commit, apply, send) is
+written here (`controllers`, `brokers`), with a transition for every commit and every delivery.
 
     components, assignments   state of store, controllers and brokers
     scope                     bounds, and the first states

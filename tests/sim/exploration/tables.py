@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.machines import partition, reassignment, replica
 from kactl.decide.machines.alter_partition import Proposed, is_ahead, judge
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.control import PartitionStates, StopReplica
-from kactl.model import NO_BROKER, NO_LEADER, PartitionState, ReplicaState, TopicRef
-from kactl.participant import checks
-from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, LiveBrokers, Rows
+from kactl.model import NO_BROKER, NO_LEADER, PartitionState, ReplicaState, TopicRef
+from kactl.model.errors import ErrorCode
+from kactl.participant import checks
+from kactl.participant.hosted_replicas import HostedReplicas, Role
 
 from .assignments import Assignments
 from .components import ABSENT_ROLE, BROKERS, DELETED, FOLLOWER, LEADER, NONE, STOPPED, members

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from kactl.runtime.clock import SystemClock
 from kactl.model.errors import KactlError
+from kactl.runtime.clock import SystemClock
 from kactl.stores.sqlite import database, journal, schema, snapshot
 from kactl.stores.sqlite.database import Database
 from kactl.testing import SimLoop, sim

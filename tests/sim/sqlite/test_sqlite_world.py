@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, StoreUnavailable
 from kactl.stores.base import Names, Store
 from kactl.stores.sqlite.database import Database
 from kactl.testing import SimLoop, sim

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model.errors import IllegalState, KactlError
 from kactl.model import (
     Assignment,
     Broker,
@@ -21,6 +20,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.model.errors import IllegalState, KactlError
 from kactl.stores.base import Names, Write
 from kactl.testing import Node, SimLoop
 from kactl.testing.history import History

@@ -8,8 +8,8 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
-from kactl.model.errors import KactlError
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import KactlError
 from kactl.stores.base import Session
 from kactl.testing import LoopClock, Node, Schedule, SimLoop, sim
 from kactl.testing.history import History

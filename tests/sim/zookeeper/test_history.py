@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.model.errors import ControllerMoved, NotFound, StoreError
 from kactl.model import Assignment, Broker, Endpoint, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, NotFound, StoreError
 from kactl.stores.base import Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.topic_lives import TopicLives

@@ -10,9 +10,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kactl.runtime.clock import SystemClock
-from kactl.model.errors import BadRequest, ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import BadRequest, ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.runtime.clock import SystemClock
 from kactl.stores.base import Changed, Names, StoreEvent
 from kactl.stores.etcd import EtcdSession, EtcdStore, calls
 from kactl.stores.etcd.calls import TOKEN_PAUSE_S, EtcdError

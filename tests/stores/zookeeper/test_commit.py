@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
-from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client

@@ -12,8 +12,8 @@ from kazoo.security import READ_ACL_UNSAFE
 
 from kactl.actors.system import Controller
 from kactl.config.controller_settings import ControllerSettings
-from kactl.model.errors import ControllerMoved
 from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.model.errors import ControllerMoved
 from kactl.stores.base import Changed
 from kactl.stores.formats import registration
 from kactl.stores.zookeeper import ZooKeeperStore

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl_credential
 
-from kactl.model.errors import BadConfig, StoreError, StoreUnavailable
 from kactl.model import Assignment, Broker, TopicRef
+from kactl.model.errors import BadConfig, StoreError, StoreUnavailable
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import messages

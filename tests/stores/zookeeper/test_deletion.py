@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, new_write

@@ -7,9 +7,9 @@ import anyio
 import numpy as np
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreError
-from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, StoreError
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind

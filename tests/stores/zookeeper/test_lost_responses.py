@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind

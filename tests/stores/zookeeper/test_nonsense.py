@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from kactl.model.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, StoreDamaged
 from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads
 from tests.support.store_clients import (

@@ -8,8 +8,8 @@ import anyio.to_thread
 import numpy as np
 import pytest
 
-from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind

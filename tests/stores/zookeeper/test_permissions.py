@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from kactl.model.errors import StoreError
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import StoreError
 from kactl.runtime.secret import Secret
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Credentials

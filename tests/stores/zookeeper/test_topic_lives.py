@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kactl.model.errors import StoreError
 from kactl.model import TopicRef
+from kactl.model.errors import StoreError
 from kactl.stores.zookeeper.topic_lives import TopicLives
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from kactl.model.errors import BadConfig, ControllerMoved, InvalidPartitions, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Broker, Endpoint, TopicPartition, TopicRef
+from kactl.model.errors import BadConfig, ControllerMoved, InvalidPartitions, StoreDamaged
 from kactl.stores.base import Found, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.layout import PERSISTENT

@@ -13,14 +13,14 @@ import pytest
 from kactl.admin.schema import PartitionInfo, PartitionQuery
 from kactl.admin.views import find_partitions
 from kactl.decide.messages.admin import TopicDeletionRequested
-from kactl.model import TopicPartition
 from kactl.decide.state.cluster import Cluster
+from kactl.model import TopicPartition
+from kactl.telemetry.past_states import NotCovered, Period
 from kactl.telemetry.state_change_log import snapshots
 from kactl.telemetry.state_change_log.as_of import LoggedStates, state_at
 from kactl.telemetry.state_change_log.keeper import as_json, kept
 from kactl.telemetry.state_change_log.segments import NAME, Segments
 from kactl.telemetry.state_change_log.snapshots import Snapshot
-from kactl.telemetry.past_states import NotCovered, Period
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.runtime.clock import SystemClock
+from kactl.decide.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe
 from kactl.forensics.text.columns import WRITTEN
-from kactl.decide.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
+from kactl.runtime.clock import SystemClock
+from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.state_change_log.keeper import as_json, as_kafka, kept
 from kactl.telemetry.state_change_log.segments import NAME, Segments
-from kactl.telemetry.event_log import EventLog
 from tests.forensics.reading import events_of
 
 pytestmark = pytest.mark.anyio

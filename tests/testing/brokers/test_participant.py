@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kactl.participant.incarnation import Incarnation
 from kactl.decide.state.replica_reports import ReplicaReports
+from kactl.participant.incarnation import Incarnation
 from kactl.testing.brokers.participant_recorder import WRAPPED
 from kactl.testing.generator import script_of_seed
 from kactl.testing.run import Outcome, run_script

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus, TopicPartition
+from kactl.model.errors import ErrorCode
 from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.hosted_replicas import HostedReplicas, Role
 from kactl.testing.brokers.application import Application

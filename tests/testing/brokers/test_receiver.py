@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
-from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.decide.state.rows import Ints
+from kactl.model import Broker, TopicPartition, TopicRef
+from kactl.model.errors import ErrorCode
 from kactl.testing.brokers.receiver import Receiver
 from kactl.testing.brokers.replica import Disk
 from kactl.testing.checkers.events import validate

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from kactl.config.protocol_level import LATEST
-from kactl.model.errors import BrokerUnreachable, IllegalState
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -26,6 +25,7 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import Broker, Endpoint, TopicRef
+from kactl.model.errors import BrokerUnreachable, IllegalState
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection
 from kactl.transports.kafka.codec import Encoder

@@ -21,8 +21,8 @@ from kio.serial import entity_reader
 from kio.static.primitive import i64Timedelta
 
 from kactl.config.protocol_level import LATEST
-from kactl.model.errors import BadConfig, BrokerUnreachable
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
+from kactl.model.errors import BadConfig, BrokerUnreachable
 from kactl.runtime.secret import Secret
 from kactl.security.sasl import salted_password
 from kactl.transports.kafka import BrokerCredentials, KafkaTransport

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import KafkaRequest as Request
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
+from kactl.model.errors import IllegalState
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
 from tests.support import kio_codec as by_kio
 from tests.support.marks import fast_and_slow

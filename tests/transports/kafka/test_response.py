@@ -10,7 +10,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kactl.model.errors import MalformedMessage
 from kactl.decide.messages.control import (
     KafkaRequest as Request,
 )
@@ -24,8 +23,9 @@ from kactl.decide.messages.control import (
     PartitionStates,
     UpdateMetadataResponse,
 )
-from kactl.model import ZERO_ID, TopicRef
 from kactl.decide.state.topics import AllTopics, Topics
+from kactl.model import ZERO_ID, TopicRef
+from kactl.model.errors import MalformedMessage
 from kactl.transports.kafka.codec import Decoder
 from tests.support import kio_codec as by_kio
 from tests.support.message_strategies import exchanges

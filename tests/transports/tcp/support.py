@@ -9,12 +9,11 @@ from typing import Any
 import anyio
 import msgspec
 
-from kactl.transports.tcp import wire
 from kactl.model.errors import KactlError
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret
 from kactl.testing.contracts.network import PATIENCE_S
-from kactl.transports.tcp import handshake
+from kactl.transports.tcp import handshake, wire
 from kactl.transports.tcp.framing import Bounds, FrameDecoder, Kind, Message, frames_of
 from kactl.transports.tcp.handshake import Challenge, Hello, Proof, Welcome
 from kactl.transports.tcp.identity import Identity, Role, proof

@@ -9,14 +9,22 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.security.access import Principal, stranger
-from kactl.model.errors import NotAuthorized, NotFound, ProtocolMismatch
 from kactl.decide.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.decide.messages.log import TopicEvent
-from kactl.decide.messages.sessions import Goodbye, Heartbeat, Refused, Register, Registered, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import (
+    Goodbye,
+    Heartbeat,
+    Refused,
+    Register,
+    Registered,
+    SessionAnswer,
+    SessionRequest,
+)
 from kactl.decide.messages.sessions import NotController as Redirect
 from kactl.model import NO_EPOCH, TopicPartition
+from kactl.model.errors import NotAuthorized, NotFound, ProtocolMismatch
+from kactl.security.access import Principal, stranger
 from kactl.telemetry.attempts import Attempt, Attempts, Recorded
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.transports.tcp.framing import Kind

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.transports.tcp import wire
 from kactl.decide.messages.routes import Watch
 from kactl.decide.messages.sessions import Heartbeat, Register
 from kactl.runtime.budget import Rate, Unit
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.identity import Role
 from kactl.transports.tcp.relayed import Envelope

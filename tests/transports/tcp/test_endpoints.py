@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 import kactl
-from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint
+from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.runtime.resolver import Resolved
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until

@@ -13,7 +13,11 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from kactl.transports.tcp import wire
+from kactl.decide.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.following import FollowerReportsRequested
+from kactl.decide.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
+from kactl.model import Endpoint
 from kactl.model.errors import (
     BadConfig,
     BadRequest,
@@ -23,14 +27,10 @@ from kactl.model.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.decide.messages.admin import TopicDeletionRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
-from kactl.decide.messages.following import FollowerReportsRequested
-from kactl.decide.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
-from kactl.model import Endpoint
 from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.addresses import Address
 from kactl.transports.tcp.framing import Kind
 from kactl.transports.tcp.identity import Identity, PeerCertificate, Role

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.transports.tcp import wire
-from kactl.model.errors import InternalError, KactlError
 from kactl.decide.messages import broker, leases, sessions
 from kactl.decide.messages.admin import TopicEnsureRequested
 from kactl.decide.messages.leases import LeaderEpochs
 from kactl.decide.messages.routes import LeaderColumns, Watch
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Endpoint, ReplicaStatus, TopicPartition, TopicRef
+from kactl.model.errors import InternalError, KactlError
 from kactl.runtime.budget import Rate, Unit
 from kactl.runtime.prices import PARTICIPANT_PRICES
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.framing import Kind, Message
 from kactl.transports.tcp.identity import Role
 from kactl.transports.tcp.limits import REQUEST_BYTES_MAX, SESSION_BYTES_MAX

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 import kactl
-from kactl.transports.tcp import wire
-from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.decide.messages.control import (
     LeaderAndIsr,
@@ -27,6 +25,7 @@ from kactl.decide.messages.control import (
 from kactl.decide.messages.following import FollowerReportsRequested
 from kactl.decide.messages.sessions import Granted, Heartbeat
 from kactl.model import Broker, ProducerIdBlock, TopicRef
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
 from kactl.participant.network import LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, answer_of, lives, moment, opened, until
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
@@ -34,6 +33,7 @@ from kactl.testing.fault_proxy import FaultProxy, Faults
 from kactl.transports.base import Transport
 from kactl.transports.tcp import link as link_module
 from kactl.transports.tcp import office as office_module
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind, Message, frames_of
 from kactl.transports.tcp.limits import Limits

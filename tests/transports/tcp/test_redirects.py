@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 import kactl
-from kactl.transports.tcp import wire
 from kactl.decide.messages.admin import ResignRequested
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.limits import Limits
 
 from .support import RawClient, hello_of, raw_client

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.transports.tcp import wire
-from kactl.model.errors import NotAuthorized
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.leases import LeaderEpochs
 from kactl.decide.messages.routes import LeaderColumns
 from kactl.model import NO_EPOCH
+from kactl.model.errors import NotAuthorized
 from kactl.testing.contracts.link_support import until
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.rights import RIGHTS, Right, check_request
 from kactl.transports.tcp.wire.requests import every_request
 

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from kactl.model.errors import IllegalState
 from kactl.decide.messages.control import KafkaRequest, LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
-from kactl.model import Broker, Endpoint
 from kactl.decide.outbound.fan_out import PartitionStatesView
+from kactl.model import Broker, Endpoint
+from kactl.model.errors import IllegalState
 
 from .fan_out_bodies import FanOutBodies, columns_of
 from .primitive import NO_TAGS, array, nullable_string, string

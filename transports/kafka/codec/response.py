@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model.errors import MalformedMessage
 from kactl.decide.messages.control import (
     KafkaRequest,
     KafkaResponse,
@@ -25,6 +24,7 @@ from kactl.decide.messages.control import (
 )
 from kactl.decide.state.rows import Ints, RowNumbers
 from kactl.decide.state.topics import TopicNames, Topics
+from kactl.model.errors import MalformedMessage
 
 from .primitive import NO_TAGS, Reader
 from .topic_ids import ID_SIZE, Ids, TopicIdCache, halves, positions_of

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import NO_BROKER
 from kactl.decide.state.rows import Ints, RowNumbers
+from kactl.model import NO_BROKER
 
 from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
 from .topic_header import Sizes, TopicHeaders

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import TopicRef
 from kactl.decide.state.topics import AllTopics, Topics
+from kactl.model import TopicRef
 
 from .primitive import string
 

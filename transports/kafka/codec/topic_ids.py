@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import TopicRef
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.topics import AllTopics, Topics
+from kactl.model import TopicRef
 
 ID_SIZE: Final = 16
 

@@ -23,6 +23,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import anyio.to_thread
 
+from kactl.model.errors import ErrorCode, KactlError
+from kactl.runtime.addresses import group_of
+from kactl.runtime.logs import logger
 from kactl.security.access import (
     ANONYMOUS,
     MalformedCertificate,
@@ -33,9 +36,6 @@ from kactl.security.access import (
     stranger,
     subject_of,
 )
-from kactl.model.errors import ErrorCode, KactlError
-from kactl.runtime.addresses import group_of
-from kactl.runtime.logs import logger
 from kactl.security.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
 from kactl.security.sasl.scram import HASHES
 from kactl.security.sasl.scram import Name as ScramName

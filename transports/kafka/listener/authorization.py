@@ -10,9 +10,9 @@ Source: the authorization of Kafka's KafkaApis; https://kafka.apache.org/documen
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from kactl.security.access import CLUSTER, Authorizer, Operation, Principal
-from kactl.model.errors import ErrorCode
 from kactl.model import NO_EPOCH, ZERO_ID, TopicRef
+from kactl.model.errors import ErrorCode
+from kactl.security.access import CLUSTER, Authorizer, Operation, Principal
 
 from .api_keys import (
     ALLOCATE_PRODUCER_IDS,

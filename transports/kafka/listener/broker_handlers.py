@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.model.errors import ErrorCode, NotController
 from kactl.decide.messages.broker import (
     VERSION_WITH_REJECTIONS,
     AlterPartitionRequested,
@@ -18,6 +17,7 @@ from kactl.decide.messages.broker import (
     ProducerIdsRequested,
 )
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
+from kactl.model.errors import ErrorCode, NotController
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .field_types import Values

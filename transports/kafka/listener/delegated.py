@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, Resource
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
+from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, Resource
 
 log = logger(__name__)
 

@@ -7,9 +7,9 @@ of all requests. One that relays nothing, because it authenticates its peers, an
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.model.errors import ErrorCode
-from kactl.model import Broker
 from kactl.decide.state.rows import Rows
+from kactl.model import Broker
+from kactl.model.errors import ErrorCode
 from kactl.transports.kafka.codec import endpoint_of
 
 from .api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kactl.model.errors import MalformedMessage
 from kactl.model import ZERO_ID
+from kactl.model.errors import MalformedMessage
 from kactl.transports.kafka.codec.primitive import NO_TAGS, NULL, uvarint
 from kactl.transports.kafka.codec.primitive import Reader as CompactReader
 

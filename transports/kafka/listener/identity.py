@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kactl.model.errors import MalformedMessage
 from kactl.model import NO_EPOCH, Broker
+from kactl.model.errors import MalformedMessage
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve

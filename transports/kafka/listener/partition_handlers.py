@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,
@@ -21,6 +20,7 @@ from kactl.decide.messages.admin import (
     UpgradeType,
 )
 from kactl.model import Assignment, TopicPartition
+from kactl.model.errors import ActionTimedOut, BadRequest, ErrorCode
 
 from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,

@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.security.access import Principal, stranger
 from kactl.model.errors import ErrorCode, KactlError, Remedy
 from kactl.runtime.budget import account_of
+from kactl.security.access import Principal, stranger
 from kactl.telemetry.attempts import Attempt, Audit, Outcome
 from kactl.telemetry.event_origin import ORIGIN
 

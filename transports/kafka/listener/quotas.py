@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import ErrorCode
 from kactl.model import TopicRef
+from kactl.model.errors import ErrorCode
 from kactl.runtime.budget import Budget, Excess, Rate, Unit
 from kactl.runtime.prices import KAFKA_PRICES
 

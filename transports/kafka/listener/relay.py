@@ -20,8 +20,8 @@ from typing import Final
 
 from kactl.model import Broker, Endpoint
 from kactl.runtime.connecting import connect
-from kactl.security.tls.encryption import Encryption
 from kactl.runtime.logs import logger
+from kactl.security.tls.encryption import Encryption
 from kactl.transports.kafka.codec import endpoint_of
 from kactl.transports.kafka.credentials import BrokerCredentials, LoginConnection, LoginFailed, failed_handshake
 

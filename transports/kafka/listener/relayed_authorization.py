@@ -10,8 +10,8 @@ Source: the authorization of Kafka's KafkaApis, AuthHelper.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kactl.security.access import CLUSTER, Operation, Resource, ResourceType, topic
 from kactl.model.errors import ErrorCode
+from kactl.security.access import CLUSTER, Operation, Resource, ResourceType, topic
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from .field_types import Values

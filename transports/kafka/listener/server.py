@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, Self
 
 import anyio
 
-from kactl.security.access import Authorizer
-from kactl.model.errors import BadConfig
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import BadConfig
 from kactl.runtime.addresses import host_and_port
-from kactl.security.tls.encryption import Encryption
 from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
+from kactl.security.access import Authorizer
+from kactl.security.tls.encryption import Encryption
 from kactl.security.tls.server_tls import certificate_of, has_valid_certificate
 from kactl.security.tls.tls_turns import TlsTurns
 from kactl.telemetry.attempts import Audit, no_audit

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
+from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .field_types import STEP, Values

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kactl.model.errors import ErrorCode
-from kactl.model import NO_BROKER, NO_LEADER, ZERO_ID
 from kactl.decide.state.rows import Rows
+from kactl.model import NO_BROKER, NO_LEADER, ZERO_ID
+from kactl.model.errors import ErrorCode
 
 from .field_types import Values
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kactl.security.access import CLUSTER, Authorizer, Operation, Principal, Resource, topic
 from kactl.model.errors import ErrorCode
+from kactl.security.access import CLUSTER, Authorizer, Operation, Principal, Resource, topic
 
 from .field_types import Values
 from .responses import result

@@ -1,7 +1,7 @@
 """Messages as bytes, for networks between controllers and participants.
 
 A message is MessagePack: an array of the name of its type and its fields. New fields are appended with a default: an
-earlier version ignores them, and a later one fills in those that are missing. `kactl.transports.tcp.wire.columns` describes columns.
+earlier version ignores them, and a later one fills in those that are missing. `columns` describes columns.
 
     data = encode(request)
     assert decode(data, REQUESTS) == request
@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.model.errors import KactlError, MalformedMessage
 from kactl.decide.messages import routes, sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
+from kactl.model.errors import KactlError, MalformedMessage
 
 from . import control as control
 from . import following, requests

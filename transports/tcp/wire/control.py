@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kactl.model.errors import MalformedMessage
 from kactl.decide.messages.control import (
     Acknowledged,
     LeaderAndIsr,
@@ -26,6 +25,7 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import ZERO_ID, Broker, TopicRef
+from kactl.model.errors import MalformedMessage
 
 from .columns import Array, Buffer, Column, pieces, rows, slots, values
 

@@ -12,8 +12,8 @@ import msgspec
 
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.model import Assignment, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.model import Assignment, ProducerIdBlock, TopicPartition, TopicRef
 
 # Bytes of a request, and elements of its lists, which programs of other hosts send: others are rejected before they are
 # decoded. Decoding takes up to some microseconds an element, and the controller does nothing else meanwhile.

@@ -26,8 +26,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from kactl.forensics.whatif.tables import BadSnapshot
 from kactl.decide.whatif.assumptions import TopicFacts
+from kactl.forensics.whatif.tables import BadSnapshot
 
 from .builder import Builder
 

@@ -11,10 +11,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kactl.forensics.tables import kept_or_persisted
-from kactl.forensics.whatif.tables import SCHEMA, of_table
 from kactl.decide.whatif.assumptions import Assumptions
 from kactl.decide.whatif.prepared_snapshot import PreparedSnapshot
+from kactl.forensics.tables import kept_or_persisted
+from kactl.forensics.whatif.tables import SCHEMA, of_table
 
 # The name of the metadata log, which lines about its replicas contain.
 METADATA_TOPIC: Final = "__cluster_metadata"

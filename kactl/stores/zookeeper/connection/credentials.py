@@ -8,8 +8,8 @@ from typing import Final, Literal, get_args
 
 from kactl.model.errors import BadConfig
 from kactl.runtime.secret import Secret
-from kactl.security.tls.outgoing import rejected_certificate, require_verification
 from kactl.security.sasl import ClientMechanism, DigestMd5, SaslMechanism
+from kactl.security.tls.outgoing import rejected_certificate, require_verification
 
 Scheme = Literal["sasl", "digest"]
 SCHEMES: Final[tuple[Scheme, ...]] = get_args(Scheme)

@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from kactl.runtime.clock import BootTime
-from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.model import Fence
+from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
+from kactl.runtime.clock import BootTime
 from kactl.stores.base import Write
 from kactl.testing.checkers.events.stores import Op
 from kactl.testing.history import History

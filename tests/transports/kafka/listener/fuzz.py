@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.security.access import AclAuthorizer, Principal
 from kactl.model.errors import BadRequest, MalformedMessage
+from kactl.security.access import AclAuthorizer, Principal
 from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS

@@ -6,12 +6,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from kactl.model.errors import ActionTimedOut, KactlError, NotController
 from kactl.decide.messages.admin import ControllerRequest, ElectionResult
-from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
-from kactl.runtime.budget import Budget
 from kactl.decide.state.rows import Rows
 from kactl.decide.state.table import Table
+from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
+from kactl.model.errors import ActionTimedOut, KactlError, NotController
+from kactl.runtime.budget import Budget
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings

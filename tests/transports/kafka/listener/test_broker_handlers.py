@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
 from kactl.decide.messages.broker import (
     AlterPartitionRequested,
     ControlledShutdownRequested,
@@ -17,6 +16,7 @@ from kactl.decide.messages.broker import (
     ProducerIdsRequested,
 )
 from kactl.model import ZERO_ID, Broker, Endpoint, Leadership, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.model.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
 from kactl.transports.kafka.listener.broker_handlers import PROPOSALS_MAX
 
 from .client import connected, part, request_class

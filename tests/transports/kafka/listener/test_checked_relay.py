@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import f64, i8
 
+from kactl.model import Broker, Endpoint
 from kactl.security.access import (
     CLUSTER,
     Acl,
@@ -21,7 +22,6 @@ from kactl.security.access import (
     kafka_user,
     topic,
 )
-from kactl.model import Broker, Endpoint
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka import BrokerCredentials
 from kactl.transports.kafka.listener import ListenerSecurity

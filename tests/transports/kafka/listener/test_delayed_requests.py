@@ -11,10 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl import Controller, Participants
+from kactl.decide.messages.log import TopicEvent
+from kactl.kafka.own_controller import ListenerController
 from kactl.security.access import Acl, Acls, Operation, kafka_user, topic
 from kactl.security.access.authorizer import AclAuthorizer
-from kactl.kafka.own_controller import ListenerController
-from kactl.decide.messages.log import TopicEvent
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, permits
 from kactl.transports.kafka.listener.api_keys import CREATE_TOPICS

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
 from kactl.transports.kafka.listener import DelegatedAuthorizer, ListenerSecurity, Question, delegated
 
 from .client import connected, request_class

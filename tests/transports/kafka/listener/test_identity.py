@@ -5,9 +5,9 @@ import ipaddress
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model.errors import BrokerNotRegistered
 from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock
+from kactl.model.errors import BrokerNotRegistered
 from kactl.runtime.addresses import plain_address
 from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Head

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kactl.model.errors import ErrorCode
 from kactl.model import ZERO_ID
+from kactl.model.errors import ErrorCode
 from kactl.transports.kafka.listener.api_keys import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,

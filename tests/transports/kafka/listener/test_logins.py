@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import i32Timedelta
 
-from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
-from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.decide.messages.admin import TopicCreationRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
+from kactl.model.errors import ErrorCode, StoreUnavailable
+from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.security.sasl import ScramClient, ScramVerifier, Shape, verifier
 from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.telemetry.attempts import Attempt

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access import Acl, AclAuthorizer, Acls, Operation, Resource, ResourceType, topic
-from kactl.model import Assignment, Broker, Endpoint, Leadership, TopicPartition, TopicRef
 from kactl.decide.state.records import Leaderships
+from kactl.model import Assignment, Broker, Endpoint, Leadership, TopicPartition, TopicRef
+from kactl.security.access import Acl, AclAuthorizer, Acls, Operation, Resource, ResourceType, topic
 from kactl.transports.kafka.listener import ListenerSecurity
 
 from .client import Client, connected, part, request_class

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model.errors import BadRequest, ErrorCode
 from kactl.decide.messages.admin import (
     ElectionKind,
     ElectionRequested,
@@ -20,6 +19,7 @@ from kactl.decide.messages.admin import (
     UpgradeType,
 )
 from kactl.model import Assignment, TopicPartition
+from kactl.model.errors import BadRequest, ErrorCode
 
 from .client import connected, part, request_class
 from .listener_stub import ControllerStub, listening

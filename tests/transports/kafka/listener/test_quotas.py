@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access import CLUSTER, Acl, Acls, Operation, Principal
-from kactl.security.access.authorizer import AclAuthorizer
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.runtime.budget import RATES, Budget, Unit, account_of
+from kactl.security.access import CLUSTER, Acl, Acls, Operation, Principal
+from kactl.security.access.authorizer import AclAuthorizer
 from kactl.transports.kafka.listener.api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.quotas import Payer, QuotaKeeper, Quotas

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model.errors import BadRequest
 from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.model.errors import BadRequest
 from kactl.telemetry.metrics import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.api_keys import REJECTED
 from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, ListenerCounters, PeerRejected

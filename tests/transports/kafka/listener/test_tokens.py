@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from kactl.security.access import AclAuthorizer
 from kactl.model.errors import ErrorCode
 from kactl.runtime.secret import Secret
+from kactl.security.access import AclAuthorizer
 from kactl.security.sasl import Bearer
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka import BrokerCredentials

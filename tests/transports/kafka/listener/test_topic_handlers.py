@@ -12,9 +12,9 @@ import anyio
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.model.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
 from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
+from kactl.model.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import topic_handlers
 from kactl.transports.kafka.listener.waits import WAIT_MAX_MS

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.security.access import AclAuthorizer
 from kactl.cli.kafka_user import ITERATIONS
 from kactl.model.errors import BadConfig, StoreUnavailable
+from kactl.security.access import AclAuthorizer
 from kactl.security.sasl import ScramClient, ScramVerifier, verifier
 from kactl.security.sasl.scram import Name
 from kactl.transports.kafka.listener import ListenerSecurity

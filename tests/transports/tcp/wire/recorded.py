@@ -1,4 +1,4 @@
-"""Recorded bytes of each version of the protocol: python -m tests.transports.tcp.wire.recorded writes those of the present one.
+"""Recorded bytes of each version of the protocol. `python -m tests.transports.tcp.wire.recorded` writes the new.
 
 A version that is released is never written again: later versions have to understand its bytes.
 """
@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.transports.tcp import wire
 from kactl.decide.messages import sessions
 from kactl.decide.messages.routes import Delta, RemovedColumns, Version, Watch
 from kactl.model import Endpoint
 from kactl.testing.contracts.link_support import ROUTES
 from kactl.testing.contracts.network import EXCHANGES
-from kactl.transports.tcp import handshake
+from kactl.transports.tcp import handshake, wire
 from kactl.transports.tcp.handshake import VERSION_MAX
 from kactl.transports.tcp.identity import Role
 

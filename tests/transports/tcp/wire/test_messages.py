@@ -10,18 +10,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.transports.tcp import wire
-from kactl.model.errors import (
-    BadRequest,
-    BrokerIdTaken,
-    BrokerUnreachable,
-    ErrorCode,
-    KactlError,
-    MalformedMessage,
-    NotController,
-    NotFound,
-    StaleBrokerEpoch,
-)
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import (
@@ -37,10 +25,22 @@ from kactl.decide.messages.control import (
 )
 from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested
 from kactl.decide.messages.routes import LeaderColumns
-from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, TopicPartition, TopicRef
 from kactl.decide.state.records import Names
 from kactl.decide.state.replica_reports import ReplicaReport
+from kactl.model import Assignment, Leadership, ProducerIdBlock, ReplicaStatus, TopicPartition, TopicRef
+from kactl.model.errors import (
+    BadRequest,
+    BrokerIdTaken,
+    BrokerUnreachable,
+    ErrorCode,
+    KactlError,
+    MalformedMessage,
+    NotController,
+    NotFound,
+    StaleBrokerEpoch,
+)
 from kactl.testing.contracts.network import EXCHANGES, LEAD, NOTHING, STOP, UPDATE, plain_message
+from kactl.transports.tcp import wire
 from kactl.transports.tcp.wire.requests import every_request
 from tests.support.control_requests import StateRow, leader_and_isr, lease_release
 

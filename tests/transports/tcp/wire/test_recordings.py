@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kactl.transports.tcp import wire
 from kactl.decide.messages import control, following
 from kactl.testing.contracts.network import plain_message
+from kactl.transports.tcp import wire
 
 from .recorded import FOLDER, samples
 

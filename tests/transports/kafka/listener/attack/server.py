@@ -22,13 +22,13 @@ from typing import Any
 
 import anyio
 
-from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.actors.system import Controller
 from kactl.cli.serving import collecting
 from kactl.kafka.own_controller import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.runtime.budget import Rate, Unit
+from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
 from kactl.security.sasl import ScramVerifier, Shape, verifier
 from kactl.security.sasl.scram import KAFKA_SHAPE, Name
 from kactl.stores.memory import MemoryStore
