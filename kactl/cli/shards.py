@@ -11,7 +11,6 @@ from .output import BAD, NONE, PLAIN, WARN, Cell
 
 HEADER: Final = ("SHARD", "STATE", "OWNER", "EPOCH", "STANDBYS", "FORMER OWNER")
 _COLOUR: Final = {"unowned": BAD, "failing": BAD, "owned": PLAIN}
-_SHOWN: Final = {"unowned": "no owner", "handover": "hand-over"}
 # Owners that a summary names.
 _OWNERS_MAX: Final = 20
 
@@ -19,7 +18,7 @@ _OWNERS_MAX: Final = 20
 def state(item: PartitionInfo) -> Cell:
     """Returns the state of a shard; of one without, as a standby instance returns it, whether it has an owner."""
     name = item.shard.state if item.shard is not None else "unowned" if item.leader < 0 else "owned"
-    return _SHOWN.get(name, name), _COLOUR.get(name, WARN)
+    return name, _COLOUR.get(name, WARN)
 
 
 def row(item: PartitionInfo) -> tuple[Cell, ...]:

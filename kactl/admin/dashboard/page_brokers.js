@@ -19,7 +19,7 @@ export function brokers(element, { signal }) {
           { title: "state" },
           { title: "rack" },
           { title: "leaders and replicas" },
-          ...["leader skew", "replica skew", "out of sync", "requests waiting", "oldest", "answers p50", "answers p99"].map((title) => ({ title, number: true })),
+          ...["leader skew", "replica skew", "out of sync", "shards", "requests waiting", "oldest", "answers p50", "answers p99"].map((title) => ({ title, number: true })),
           { title: "last error" },
         ],
         cluster.brokers.map((each) => [
@@ -30,6 +30,7 @@ export function brokers(element, { signal }) {
           skew(each.leader_skew),
           skew(each.replica_skew),
           number(each.out_of_sync),
+          number(each.shards),
           number(each.queue_size),
           millis(each.queue_oldest_ms),
           ...latency(each.id),
@@ -76,6 +77,8 @@ export async function broker(element, { parts: [id], signal }) {
       ["leads", h("a", { href: `#/partitions?leader=${id}` }, count(info.leaders, "partition"))],
       ["replicas", h("a", { href: `#/partitions?replica=${id}` }, number(info.replicas))],
       ["out of sync", number(info.out_of_sync)],
+      ...(info.shards || info.standby_shards ? [["owns", h("a", { href: `#/shards?replica=${id}` }, `${count(info.shards, "shard")}, standby of ${number(info.standby_shards)}`)]] : []),
+      ...(info.groups ? [["offers", info.groups.join(", ") || "no ownership topic"]] : []),
       ["requests waiting", `${number(info.queue_size)}, the oldest for ${millis(info.queue_oldest_ms)}`],
       ["link", info.linked == null ? "–" : `${info.linked ? "open" : "lost"} for ${age(Date.now() - info.linked_since_ms)}`],
       ["last error", info.last_error || "–"],
@@ -95,10 +98,11 @@ function verdict(answer) {
     [answer.offline, "would have no leader"],
     [answer.lossy, "would lose records"],
     [answer.under_min_isr, "would reject writes with acks=all"],
+    [answer.unowned, "would have no owner", "shard"],
   ].filter(([some]) => some.count);
   return [
     h("p", {}, state(answer.stoppable ? "good" : "bad", answer.stoppable ? "yes" : "no"), ` ${answer.explained}`),
-    h("ul", {}, blockers.map(([some, what]) => h("li", {}, `${count(some.count, "partition")} ${what}: ${named(some)}`))),
+    h("ul", {}, blockers.map(([some, what, noun]) => h("li", {}, `${count(some.count, noun ?? "partition")} ${what}: ${named(some)}`))),
   ];
 }
 
@@ -149,18 +153,21 @@ function drainForm(id) {
 
 function effectOf({ effect, remaining }, preview) {
   if (!effect) return h("p", {}, preview ? "It could lead and follow again." : "");
+  const stuck = remaining.length - effect.shards_kept.count;
   const lines = [
     [effect.moved, preview ? "would move to other leaders" : "moved to other leaders"],
     [effect.left_isr, preview ? "would have an ISR smaller by one" : "have an ISR smaller by one"],
     [effect.alone, "have their only replica here and stay"],
     [effect.under_min_isr, "would reject writes with acks=all"],
     [effect.last_in_sync, "would have one replica in sync: the next failure takes them offline"],
+    [effect.shards_moved, `${preview ? "would be" : "are"} handed over to other participants, once these are prepared`, "shard"],
+    [effect.shards_kept, "stay, as no other participant can own them", "shard"],
   ].filter(([some]) => some.count);
   return h(
     "ul",
     {},
     lines.length || remaining.length ? null : h("li", {}, "no partition is affected"),
-    lines.map(([some, what]) => h("li", {}, `${count(some.count, "partition")} ${what}: ${named(some)}`)),
-    remaining.length ? h("li", {}, `${count(remaining.length, "partition")} cannot move, as no other replica is in sync`) : null,
+    lines.map(([some, what, noun]) => h("li", {}, `${count(some.count, noun ?? "partition")} ${what}: ${named(some)}`)),
+    stuck > 0 ? h("li", {}, `${count(stuck, "partition")} cannot move, as no other replica is in sync`) : null,
   );
 }

@@ -54,6 +54,8 @@ function bigNumbers(since) {
     figure("under min.insync.replicas", info.under_min_isr_partitions, "bad", "#/partitions?under_min_isr=true"),
     figure("under-replicated", info.under_replicated_partitions, "warn", "#/partitions?urp=true"),
     figure("dead brokers", info.brokers_dead, "bad", "#/brokers"),
+    info.shards ? figure("shards without an owner", info.shards_without_owner, "bad", "#/shards?shard=unowned") : [],
+    info.shards ? figure("failing shards", info.shards_failing, "bad", "#/shards?shard=failing") : [],
   ];
 }
 
@@ -88,6 +90,7 @@ function card(broker) {
     state(level, broker.state),
     h("span", {}, `${count(broker.leaders, "leader")} (${signed(broker.leader_skew)})`),
     h("span", {}, `${count(broker.replicas, "replica")} (${signed(broker.replica_skew)})`),
+    cluster.info.shards ? h("span", {}, count(broker.shards, "shard")) : null,
     broker.queue_size ? state("warn", `${broker.queue_size} requests wait, ${millis(broker.queue_oldest_ms)}`) : null,
   );
 }

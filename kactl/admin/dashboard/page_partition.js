@@ -4,12 +4,12 @@ import { get, path } from "./api.js";
 import { cluster, subscribe } from "./cluster.js";
 import { failure, h, show, state, table } from "./dom.js";
 import { age, count, date, local, moment, nameOf, number, time } from "./format.js";
-import { condition } from "./page_partitions.js";
+import { condition, standbys } from "./page_partitions.js";
 import { timeline } from "./timeline.js";
 
 const EVENTS = 200;
 const SPANS_MS = { "1m": 60_000, "10m": 600_000, "1h": 3_600_000, "1d": 86_400_000 };
-const KINDS = { leader: "one", "in sync": "good", online: "good", new: "none", offline: "bad", absent: "none" };
+const KINDS = { leader: "one", owner: "one", "in sync": "good", standby: "good", "not used": "none", online: "good", new: "none", offline: "bad", absent: "none" };
 
 export async function partition(element, { parts: [topic, index], query, signal }) {
   const place = ["topics", topic, "partitions", index];
@@ -40,6 +40,7 @@ export async function partition(element, { parts: [topic, index], query, signal 
 }
 
 function about(info, why) {
+  if (info.shard) return aboutShard(info, why);
   const facts = [
     ["leader epoch", number(info.leader_epoch)],
     ["partition epoch", number(info.partition_epoch)],
@@ -58,6 +59,33 @@ function about(info, why) {
       why.candidates.map((each) => [
         h("a", { href: `#/broker/${each.broker}` }, String(each.broker)),
         info.replica_states[each.broker] ?? "–",
+        state(each.broker_state === "live" ? "good" : "warn", each.broker_state),
+        each.verdict,
+      ]),
+    ),
+  ];
+}
+
+function aboutShard(info, why) {
+  const facts = [
+    ["owner", info.leader < 0 ? "none" : h("a", { href: `#/broker/${info.leader}` }, `participant ${info.leader}`)],
+    ["since", why.since_ms == null ? "unknown" : `${date(why.since_ms)} ${time(why.since_ms)}${why.trigger ? `, because of ${why.trigger}` : ""}`],
+    ...(info.shard.former == null ? [] : [["former owner", String(info.shard.former)]]),
+    ["standbys", standbys(info).join(", ") || "none"],
+    ["leader epoch", number(info.leader_epoch)],
+  ];
+  const role = (broker) => (broker === info.leader ? "owner" : info.isr.includes(broker) ? "standby" : "–");
+  return [
+    h("h2", {}, nameOf(info), " ", condition(info)),
+    h("p", {}, why.verdict),
+    why.remedies.map((remedy) => h("p", { class: "hint" }, remedy)),
+    h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    table(
+      "Participants, the owner first",
+      [{ title: "participant" }, { title: "role" }, { title: "is" }, { title: "verdict" }],
+      why.candidates.map((each) => [
+        h("a", { href: `#/broker/${each.broker}` }, String(each.broker)),
+        role(each.broker),
         state(each.broker_state === "live" ? "good" : "warn", each.broker_state),
         each.verdict,
       ]),
@@ -127,7 +155,8 @@ export function lanesOf(info, items, now) {
   let led = null;
   const role = (broker, at, why) => {
     if (!led || led.leader_epoch < 0 || (replicas.get(broker) ?? "online") !== "online") return;
-    const what = broker === led.leader ? "leader" : led.isr.includes(broker) ? "in sync" : "out of sync";
+    const [leads, follows, neither] = info.shard ? ["owner", "standby", "not used"] : ["leader", "in sync", "out of sync"];
+    const what = broker === led.leader ? leads : led.isr.includes(broker) ? follows : neither;
     put(`broker ${broker}`, at, what, `broker ${broker} ${what}, epoch ${led.leader_epoch}, ${why}`);
   };
   for (const each of items) {

@@ -1,4 +1,4 @@
-// Partitions: a list of any length, of which only the visible rows are read.
+// Partitions, and shards (those of ownership topics): a list of any length, of which only the visible rows are read.
 
 import { get, path } from "./api.js";
 import { subscribe } from "./cluster.js";
@@ -18,24 +18,59 @@ const FLAGS = [
   ["not_preferred", "not led by the preferred replica"],
 ];
 
-export function partitions(element, { query, signal }) {
+const SHARD_STATES = { unowned: "no owner", handover: "hand-over", waiting: "waiting", preparing: "preparing", failing: "failing", owned: "owned" };
+
+const PARTITIONS = {
+  place: "partitions",
+  noun: "partition",
+  fixed: { kind: "replicated" },
+  columns: ["partition", "state", "leader", "replicas", "in sync", "min ISR"],
+  cells: (each) => [
+    condition(each),
+    each.leader < 0 ? "none" : String(each.leader),
+    each.replicas.join(", "),
+    each.isr.join(", ") || "none",
+    each.min_insync_replicas == null ? "unknown" : String(each.min_insync_replicas),
+  ],
+};
+const SHARDS = {
+  place: "shards",
+  noun: "shard",
+  fixed: { kind: "ownership" },
+  columns: ["shard", "state", "owner", "standbys", "former owner", "leader epoch"],
+  cells: (each) => [
+    condition(each),
+    each.leader < 0 ? "none" : String(each.leader),
+    standbys(each).join(", ") || "none",
+    each.shard?.former == null ? "–" : String(each.shard.former),
+    String(each.leader_epoch),
+  ],
+};
+
+/** Returns the participants that follow a shard. */
+export const standbys = (each) => each.isr.filter((broker) => broker !== each.leader);
+
+export const partitions = (element, page) => listed(element, page, PARTITIONS);
+export const shards = (element, page) => listed(element, page, SHARDS);
+
+function listed(element, { query, signal }, kind) {
   const total = h("p", { role: "status" });
   const body = h("div", { class: "rows" });
-  const view = h("div", { class: "virtual", tabindex: "0", role: "region", "aria-label": "Partitions" }, header(), body);
-  show(element, filters(query), total, view);
-  const list = new Rows({ view, body, total, query, signal });
+  const view = h("div", { class: "virtual", tabindex: "0", role: "region", "aria-label": kind === SHARDS ? "Shards" : "Partitions" }, header(kind), body);
+  show(element, filters(query, kind), total, view);
+  const list = new Rows({ view, body, total, query, signal, kind });
   list.draw();
   const end = subscribe((what) => what === "events" && !query.get("at") && list.stale());
   signal.addEventListener("abort", end, { once: true });
 }
 
 /** The filters are in the address, so that a list can be linked to. */
-function filters(query) {
+function filters(query, kind) {
   const change = (name, value) => {
     const next = new URLSearchParams(query);
     if (value) next.set(name, value);
     else next.delete(name);
-    location.hash = `#/partitions${next.size ? `?${next}` : ""}`;
+    location.hash = `#/${kind.place}${next.size ? `?${next}` : ""}`;
   };
   const field = (name, label, type) =>
     h(
@@ -48,10 +83,11 @@ function filters(query) {
     "form",
     { class: "filters", submit: (event) => event.preventDefault() },
     field("topic", "Topic (* and ? are wildcards)", "search"),
-    field("leader", "Leader", "number"),
-    field("replica", "Replica on", "number"),
-    h("label", {}, "As they were at", h("input", { name: "at", type: "datetime-local", step: "1", value: local(query.get("at")), change: (event) => change("at", moment(event.target.value)) })),
-    FLAGS.map(([name, label]) =>
+    field("leader", kind === SHARDS ? "Owner" : "Leader", "number"),
+    field("replica", kind === SHARDS ? "Owner or standby" : "Replica on", "number"),
+    kind === SHARDS ? stateFilter(query, change) : null,
+    kind === SHARDS ? null : h("label", {}, "As they were at", h("input", { name: "at", type: "datetime-local", step: "1", value: local(query.get("at")), change: (event) => change("at", moment(event.target.value)) })),
+    (kind === SHARDS ? [] : FLAGS).map(([name, label]) =>
       h(
         "label",
         { class: "flag" },
@@ -62,13 +98,18 @@ function filters(query) {
   );
 }
 
-const COLUMNS = ["partition", "state", "leader", "replicas", "in sync", "min ISR"];
-const header = () => h("div", { class: "row head", "aria-hidden": "true" }, COLUMNS.map((title) => h("span", {}, title)));
+function stateFilter(query, change) {
+  const option = (value, text) => h("option", { value, selected: value === (query.get("shard") ?? "") }, text);
+  const options = [option("", "any"), ...Object.entries(SHARD_STATES).map(([value, text]) => option(value, text))];
+  return h("label", {}, "State", h("select", { name: "shard", change: (event) => change("shard", event.target.value) }, options));
+}
+
+const header = (kind) => h("div", { class: "row head", "aria-hidden": "true" }, kind.columns.map((title) => h("span", {}, title)));
 
 /** The rows of the list. Windows of rows are read when they become visible, and again when the cluster changes. */
 class Rows {
-  constructor({ view, body, total, query, signal }) {
-    Object.assign(this, { view, body, total, query, signal });
+  constructor({ view, body, total, query, signal, kind }) {
+    Object.assign(this, { view, body, total, query, signal, kind });
     this.windows = new Map(); // by number, those that were read last at the end
     this.fresh = new Set(); // of these, read since the cluster has last changed
     this.reading = new Set();
@@ -97,7 +138,7 @@ class Rows {
     const items = [];
     for (let index = first; index < Math.min(last, this.matched); index++) {
       const found = this.windows.get(Math.floor(index / WINDOW))?.[index % WINDOW];
-      items.push(found ? row(found) : h("div", { class: "row" }, h("span", {}, "…")));
+      items.push(found ? row(found, this.kind) : h("div", { class: "row" }, h("span", {}, "…")));
     }
     this.body.style.height = `${this.matched * ROW_PX}px`;
     const shown = h("div", { class: "shown" }, items);
@@ -111,10 +152,10 @@ class Rows {
     this.reading.add(number);
     try {
       const query = Object.fromEntries(this.query);
-      const page = await get(path(["partitions"], { ...query, offset: number * WINDOW, limit: WINDOW }), { signal: this.signal });
+      const page = await get(path(["partitions"], { ...query, ...this.kind.fixed, offset: number * WINDOW, limit: WINDOW }), { signal: this.signal });
       this.keep(number, page.items);
       this.matched = page.matched;
-      show(this.total, this.matched ? count(this.matched, "partition") : "No partition matches.", page.at_ms ? ` As of ${date(page.at_ms)} ${time(page.at_ms)}.` : "");
+      show(this.total, this.matched ? count(this.matched, this.kind.noun) : `No ${this.kind.noun} matches.`, page.at_ms ? ` As of ${date(page.at_ms)} ${time(page.at_ms)}.` : "");
     } catch (error) {
       if (error.name === "AbortError") return;
       this.failed = true;
@@ -139,21 +180,21 @@ class Rows {
   }
 }
 
-function row(each) {
+function row(each, kind) {
   return h(
     "div",
     { class: "row" },
     h("a", { href: `#/partition/${encodeURIComponent(each.topic)}/${each.partition}` }, nameOf(each)),
-    h("span", {}, condition(each)),
-    h("span", {}, each.leader < 0 ? "none" : String(each.leader)),
-    h("span", {}, each.replicas.join(", ")),
-    h("span", {}, each.isr.join(", ") || "none"),
-    h("span", {}, each.min_insync_replicas == null ? "unknown" : String(each.min_insync_replicas)),
+    kind.cells(each).map((cell) => h("span", {}, cell)),
   );
 }
 
 /** Returns the state of a partition, as a mark and a word. */
 export function condition(each) {
+  if (each.shard) {
+    const level = { unowned: "bad", failing: "bad", owned: "good" }[each.shard.state] ?? "warn";
+    return state(level, SHARD_STATES[each.shard.state]);
+  }
   if (each.offline) return state("bad", each.state);
   if (each.under_min_isr) return state("bad", "under min ISR");
   if (each.under_replicated) return state("warn", "under-replicated");

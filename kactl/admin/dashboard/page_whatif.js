@@ -43,15 +43,18 @@ export function whatif(element, { query, signal }) {
   if (chosen.size) kill();
 }
 
-const killed = ({ analysis }) => analysis.killed.map((outcome) => [h("h2", {}, "Outcome"), h("p", {}, outcome.explained), outcomes("Partitions", [outcome]), notes(analysis)]);
+const killed = ({ analysis, shards }) => [analysis.killed.map((outcome) => [h("h2", {}, "Outcome"), h("p", {}, outcome.explained), outcomes("Partitions", [outcome]), notes(analysis)]), ofShards(shards)];
 
-function swept({ analysis }) {
+const ofShards = (shards) => (shards.length ? [h("h2", {}, "Shards"), shards.map((each) => h("p", {}, each.explained))] : []);
+
+function swept({ analysis, shards }) {
   return [
     analysis.sweeps.map((sweep) => [
       h("h2", {}, `${{ brokers: "Any one broker", pairs: "Any two brokers", racks: "Any one rack" }[sweep.kind] ?? sweep.kind}`),
       h("p", {}, sweep.harmless === sweep.scenarios ? state("good", "nothing loses its leader") : state("bad", `${number(sweep.scenarios - sweep.harmless)} of ${count(sweep.scenarios, "case")} take partitions offline`)),
       outcomes("The worst cases", sweep.worst),
     ]),
+    ofShards(shards),
     notes(analysis),
   ];
 }

@@ -9,7 +9,7 @@ import { forensics } from "./page_forensics.js";
 import { machines } from "./page_machines.js";
 import { now } from "./page_now.js";
 import { partition } from "./page_partition.js";
-import { partitions } from "./page_partitions.js";
+import { partitions, shards } from "./page_partitions.js";
 import { reassign } from "./page_reassign.js";
 import { whatif } from "./page_whatif.js";
 
@@ -17,6 +17,7 @@ export const PAGES = {
   now: { title: "Now", draw: now },
   elections: { title: "Election path", draw: elections },
   partitions: { title: "Partitions", draw: partitions },
+  shards: { title: "Shards", draw: shards },
   partition: { title: "Partition", draw: partition, listed: false },
   brokers: { title: "Brokers", draw: brokers },
   broker: { title: "Broker", draw: broker, listed: false },
