@@ -31,6 +31,21 @@ class Event(NamedTuple):
         return f"{self.time_ms / 1000:10.3f} s  {self.node or '-':<16} {self.kind}  {details}"
 
 
+class Op(NamedTuple):
+    """One entry that a commit of a simulated store wrote, in the field `ops` of its event.
+
+    Attributes:
+        old: version before; -1 if the entry did not exist.
+        new: version after; -1 if the entry was removed. Entries without versions of their own use 0.
+        value: the stored record afterwards; None if the entry was removed.
+    """
+
+    key: str
+    old: int
+    new: int
+    value: dict[str, Any] | None
+
+
 Listener = Callable[[Event], None]
 
 

@@ -26,7 +26,7 @@ from kactl.stores.base import Assignments, Changed, Committed, Notification, Wri
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
 
-from ..checkers.events.stores import Op
+from ..history import Op
 
 # Entries without versions of their own.
 PRESENT: Final = 0

@@ -1,26 +1,13 @@
 """Events of simulated stores."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
+from kactl.testing.history import Op
+
 from .fields import Fields
-
-
-class Op(NamedTuple):
-    """One entry that a commit wrote.
-
-    Attributes:
-        old: version before; -1 if the entry did not exist.
-        new: version after; -1 if the entry was removed. Entries without versions of their own use 0.
-        value: the stored record afterwards; None if the entry was removed.
-    """
-
-    key: str
-    old: int
-    new: int
-    value: dict[str, Any] | None
 
 
 class StoreCommit(Fields, frozen=True, kw_only=True):

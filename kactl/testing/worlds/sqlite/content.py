@@ -12,7 +12,7 @@ import msgspec
 
 from kactl.model import NO_BROKER, Broker
 from kactl.stores.sqlite.frame import kind_of, unpack, unseal
-from kactl.testing.checkers.events.stores import Op
+from kactl.testing.history import Op
 from kactl.testing.stored import Entry
 
 # Version of an entry that does not exist.

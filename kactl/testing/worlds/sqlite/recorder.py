@@ -10,8 +10,7 @@ from kactl.model import Fence
 from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.runtime.clock import BootTime
 from kactl.stores.base import Write
-from kactl.testing.checkers.events.stores import Op
-from kactl.testing.history import History
+from kactl.testing.history import History, Op
 from kactl.testing.nodes import NODE
 from kactl.testing.violations import Violation
 

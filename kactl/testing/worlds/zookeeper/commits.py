@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.testing.checkers.events.stores import Op
-from kactl.testing.history import History
+from kactl.testing.history import History, Op
 
 from .codes import Code
 from .codes import Op as Request
