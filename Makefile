@@ -71,7 +71,7 @@ soak-participants: $(READY) ## an hour of faults for participants and controller
 
 sim: $(READY) ## random scripts for simulated clusters, on all processors, then their runs in other processes (SIM_HOURS)
 	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
-	@$(BIN)/python -m kactl.testing.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
+	@$(BIN)/python -m tests.sim.engine.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
 
 fuzz: $(READY) ## ten million changed inputs for all decoders; minutes (ARGS='INPUTS SEED')
 	@$(BIN)/python -m tests.fuzz $(ARGS)

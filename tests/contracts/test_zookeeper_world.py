@@ -16,7 +16,7 @@ from kactl.testing import SimLoop
 from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+from tests.sim.engine.worlds.zookeeper import ZooKeeperWorld
 from tests.support.marks import fast_and_slow
 
 

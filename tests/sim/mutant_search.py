@@ -33,10 +33,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kactl.testing import jobs, mutants, script
-from kactl.testing.cli.sources import commit
-from kactl.testing.exploring import Options, SeedRun
-from kactl.testing.mutants import Mutant
+from kactl.testing import script
+from tests.sim.engine import jobs, mutants
+from tests.sim.engine.cli.sources import commit
+from tests.sim.engine.exploring import Options, SeedRun
+from tests.sim.engine.mutants import Mutant
 from tests.support import tree
 
 from . import reach

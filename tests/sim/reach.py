@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.testing import jobs, mutants
-from kactl.testing.cli.sources import commit
-from kactl.testing.exploring import Options, SeedRun, explore
+from tests.sim.engine import jobs, mutants
+from tests.sim.engine.cli.sources import commit
+from tests.sim.engine.exploring import Options, SeedRun, explore
 
 REACHED: Final = Path(__file__).parent / "reached.toml"
 _NUMBER: Final = "REACHED"

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from kactl.testing import corpus, mutants
-from kactl.testing.judging import judge
-from kactl.testing.reports import Origin, report
+from tests.sim.engine import corpus, mutants
+from tests.sim.engine.judging import judge
+from tests.sim.engine.reports import Origin, report
 from tests.support import tree
 
 FOLDER: Final = Path(__file__).with_name("corpus")
@@ -69,7 +69,7 @@ def test_script_fails_with_its_mutant(path: Path) -> None:
     if not entry.mutant:
         return  # a scenario
 
-    arguments = [mutants.__file__, str(MUTANTS), entry.mutant, "kactl.testing.judging", str(path)]
+    arguments = [mutants.__file__, str(MUTANTS), entry.mutant, "tests.sim.engine.judging", str(path)]
     done = subprocess.run(
         [sys.executable, "-c", mutants.BOOTSTRAP, *arguments],
         cwd=tree.ROOT,

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kactl.testing import mutants
+from tests.sim.engine import mutants
 from tests.support import tree
 
 from . import mutant_search

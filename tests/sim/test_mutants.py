@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from kactl.testing import mutants
-from kactl.testing.mutants import BOOTSTRAP, Edit, Mutant, MutantError, edited, find, install, load
+from tests.sim.engine import mutants
+from tests.sim.engine.mutants import BOOTSTRAP, Edit, Mutant, MutantError, edited, find, install, load
 from tests.support import tree
 
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from kactl.testing import mutants
-from kactl.testing.exploring import Options, explore
+from tests.sim.engine import mutants
+from tests.sim.engine.exploring import Options, explore
 from tests.support import tree
 
 from .mutant_search import MUTANTS

@@ -9,12 +9,12 @@ import pytest
 from kactl.actors.controller import ControllerLoop
 from kactl.model import Fence
 from kactl.stores.memory import MemoryState
-from kactl.testing.actions import VERBS
-from kactl.testing.brokers.receiver import Receiver
-from kactl.testing.generator import script_of_seed
 from kactl.testing.nodes import Node
-from kactl.testing.run import run_script
 from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec, dumps, loads
+from tests.sim.engine.actions import VERBS
+from tests.sim.engine.brokers.receiver import Receiver
+from tests.sim.engine.generator import script_of_seed
+from tests.sim.engine.run import run_script
 from tests.support.marks import fast_and_slow
 
 # Short runs with faults of many kinds.

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from kactl.testing import determinism
-from kactl.testing.cli.sources import base_seed
-from kactl.testing.exploring import Options, explore
+from tests.sim.engine import determinism
+from tests.sim.engine.cli.sources import base_seed
+from tests.sim.engine.exploring import Options, explore
 from tests.support import tree
 
 # Processor time of one block of seeds. Blocks run at the same time on several processors.

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from kactl.testing import mutants, script
-from kactl.testing.judging import judge
+from kactl.testing import script
+from tests.sim.engine import mutants
+from tests.sim.engine.judging import judge
 from tests.support import tree
 
 MUTANTS: Final = Path(__file__).with_name("mutants.toml")
@@ -59,7 +60,7 @@ def find(path: Path) -> None:
     done = subprocess.run(
         [
             *[sys.executable, "-c", mutants.BOOTSTRAP, mutants.__file__],
-            *[str(MUTANTS), path.stem, "kactl.testing.judging", str(path)],
+            *[str(MUTANTS), path.stem, "tests.sim.engine.judging", str(path)],
         ],
         cwd=tree.ROOT,
         capture_output=True,

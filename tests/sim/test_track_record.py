@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from kactl.testing import corpus
-from kactl.testing.corpus import Entry, Found
+from tests.sim.engine import corpus
+from tests.sim.engine.corpus import Entry, Found
 from tests.support import track_record, tree
 
 _BUG: Final = '[[bug]]\ninvariant = "INV-01"\nbroke = "x"\nhow = "y"\n'

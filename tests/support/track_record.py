@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from kactl.testing import corpus, mutants
 from tests.sim import mutant_search
+from tests.sim.engine import corpus, mutants
 from tests.sim.mutant_search import Found
 
 from .tree import ROOT

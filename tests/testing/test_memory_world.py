@@ -12,10 +12,10 @@ from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.stores.base import StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.testing import Node, sim
-from kactl.testing.checkers.events import FIELDS, validate
 from kactl.testing.history import Event, History
 from kactl.testing.links import Links
 from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
+from tests.sim.engine.checkers.events import FIELDS, validate
 from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,

@@ -24,7 +24,7 @@ from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.network import Network
 from kactl.testing.node_network import NodeNetwork
-from kactl.testing.points import InjectedError
+from tests.sim.engine.points import InjectedError
 
 Call = Callable[[ControlLink, SpectatorLink], Awaitable[Any]]
 ERRORS = [InjectedError("ask before"), ZeroDivisionError("a bug")]

@@ -10,7 +10,7 @@ import pytest
 from kactl.testing import LoopClock, Node, NodeClock, Schedule, on, sim
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.member import Member
+from tests.sim.engine.member import Member
 
 from .running import this_loop
 

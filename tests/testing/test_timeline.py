@@ -6,8 +6,8 @@ import re
 from kactl.testing.history import Event, History
 from kactl.testing.log_records import LogRecord
 from kactl.testing.timeline import Link, columns, concerned, links, rows, text
-from kactl.testing.timeline_html import page
 from kactl.testing.violations import Violation
+from tests.sim.engine.timeline_html import page
 
 
 def a_history() -> list[Event]:

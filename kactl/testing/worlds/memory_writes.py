@@ -3,7 +3,7 @@
 Each function is called before its operation, with the server's data and the operation's arguments. It returns a
 function that receives the result and returns the entries written, as (key, old version, new version, value), and the
 keys that were not written because another version is stored. Keys and values are described in
-`kactl.testing.checkers.events`.
+`tests.sim.engine.checkers.events`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

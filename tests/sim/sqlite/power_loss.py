@@ -32,10 +32,10 @@ from kactl.stores.sqlite.database import Database
 from kactl.testing import SimLoop, sim
 from kactl.testing.history import History
 from kactl.testing.violations import Violation
-from kactl.testing.worlds.sqlite import SqliteWorld
-from kactl.testing.worlds.sqlite.content import Execute
-from kactl.testing.worlds.sqlite.recorder import OPERATION, CommitRecorder
-from kactl.testing.worlds.sqlite.world import MEMORY
+from tests.sim.engine.worlds.sqlite import SqliteWorld
+from tests.sim.engine.worlds.sqlite.content import Execute
+from tests.sim.engine.worlds.sqlite.recorder import OPERATION, CommitRecorder
+from tests.sim.engine.worlds.sqlite.world import MEMORY
 from tests.testing.running import this_loop
 
 from .recorded_disk import SURVIVALS, Disk, RecordedDisk, Survival, write_files

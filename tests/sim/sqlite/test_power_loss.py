@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from kactl.testing.violations import Violation
-from kactl.testing.worlds.sqlite.client import WRITING
+from tests.sim.engine.worlds.sqlite.client import WRITING
 
 from .broken_code import split_creation_of_topics
 from .power_loss import Recording, check_drawn, check_syncs, record

@@ -4,12 +4,12 @@ import pytest
 
 from kactl.stores.base import Names
 from kactl.testing import SimLoop
-from kactl.testing.checkers.events import validate
-from kactl.testing.exploring import script_of
 from kactl.testing.history import History
-from kactl.testing.run import Outcome, run_script
-from kactl.testing.stored import EntryStored
-from kactl.testing.worlds.sqlite import SqliteWorld
+from tests.sim.engine.checkers.events import validate
+from tests.sim.engine.exploring import script_of
+from tests.sim.engine.run import Outcome, run_script
+from tests.sim.engine.stored import EntryStored
+from tests.sim.engine.worlds.sqlite import SqliteWorld
 
 from .test_sqlite_world import run_world
 from .workload import storm

@@ -14,8 +14,8 @@ from kactl.stores.sqlite.database import Database
 from kactl.testing import SimLoop, sim
 from kactl.testing.history import Event, History
 from kactl.testing.violations import Violation
-from kactl.testing.worlds.sqlite import SqliteWorld
-from kactl.testing.worlds.sqlite.client import WRITING
+from tests.sim.engine.worlds.sqlite import SqliteWorld
+from tests.sim.engine.worlds.sqlite.client import WRITING
 from tests.support.marks import fast_and_slow
 from tests.support.store_clients import ALL, ORDERS, THREE_PARTITIONS, create_and_lead, new_write
 from tests.testing.running import this_loop

@@ -11,8 +11,8 @@ from kactl.stores.base import Session, Store
 from kactl.testing import SimLoop
 from kactl.testing.contracts.store import SESSION_MS, StoreContract, Stores
 from kactl.testing.history import History
-from kactl.testing.worlds.sqlite import SqliteWorld
-from kactl.testing.worlds.sqlite.client import RecordedSession
+from tests.sim.engine.worlds.sqlite import SqliteWorld
+from tests.sim.engine.worlds.sqlite.client import RecordedSession
 from tests.support.marks import fast_and_slow
 
 LATENCIES_MS = {"no latency": (0.0, 0.0), "latency": (0.0, 5.0), "slow disk": (20.0, 400.0)}

@@ -24,8 +24,8 @@ from kactl.model.errors import IllegalState, KactlError
 from kactl.stores.base import Names, Write
 from kactl.testing import Node, SimLoop
 from kactl.testing.history import History
-from kactl.testing.worlds.sqlite import SqliteWorld
-from kactl.testing.worlds.sqlite.client import RecordedSession, RecordedStore
+from tests.sim.engine.worlds.sqlite import SqliteWorld
+from tests.sim.engine.worlds.sqlite.client import RecordedSession, RecordedStore
 from tests.support.store_clients import broker_info
 
 TOPICS: Final = ("t0", "t1", "t2")

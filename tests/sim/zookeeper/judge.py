@@ -26,7 +26,7 @@ from kactl.stores.zookeeper.connection.messages import Session
 from kactl.testing import Schedule, SimLoop, sim
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+from tests.sim.engine.worlds.zookeeper import ZooKeeperWorld
 from tests.support.zookeeper_server import ZooKeeperServer
 
 from .raw_client import AUTH_XID, Dial, RawClient, kept_alive

@@ -14,7 +14,7 @@ from kactl.stores.base import Session
 from kactl.testing import LoopClock, Node, Schedule, SimLoop, sim
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.worlds.zookeeper import ZooKeeperWorld
+from tests.sim.engine.worlds.zookeeper import ZooKeeperWorld
 from tests.support.controller_harness import RecordingBrokers
 
 # The coroutines of killed nodes are closed where they wait; what they would await in their clean-up is never awaited.

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from kactl.testing.worlds.zookeeper import server as server_module
+from tests.sim.engine.worlds.zookeeper import server as server_module
 from tests.support.zookeeper_fixtures import jars
 from tests.support.zookeeper_server import ZooKeeperServer
 

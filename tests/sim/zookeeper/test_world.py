@@ -17,8 +17,8 @@ from kactl.stores.zookeeper.set_watches import SetWatches
 from kactl.testing import LoopClock, Schedule, SimLoop, on, sim
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.worlds.zookeeper import Op, Server, ZooKeeperWorld
-from kactl.testing.worlds.zookeeper.world import PORT
+from tests.sim.engine.worlds.zookeeper import Op, Server, ZooKeeperWorld
+from tests.sim.engine.worlds.zookeeper.world import PORT
 
 T = TypeVar("T")
 
