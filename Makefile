@@ -70,7 +70,7 @@ soak-participants: $(READY) ## an hour of faults for participants and controller
 	@$(BIN)/python -m tests.transports.tcp.soak
 
 sim: $(READY) ## random scripts for simulated clusters, on all processors, then their runs in other processes (SIM_HOURS)
-	@$(BIN)/kactl sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
+	@$(BIN)/python -m tests.sim run --minutes $$(( $(SIM_HOURS) * 60 )) --jobs $$(nproc) $(ARGS)
 	@$(BIN)/python -m tests.sim.engine.determinism 0:$(SIM_DETERMINISM) $(BIN)/python $(wildcard .venv-check-*/bin/python)
 
 fuzz: $(READY) ## ten million changed inputs for all decoders; minutes (ARGS='INPUTS SEED')

@@ -246,7 +246,6 @@ EXTRAS_OF = {
     "kactl.forensics": {"pipeline", "java"},
     "kactl.stores.etcd": {"etcd"},
     "kactl.stores.zookeeper": {"zookeeper"},
-    "tests.sim.engine.cli": {"server"},
     "kactl.testing.contracts": {"test"},
     "kactl.testing.pytest_plugin": {"test"},
 }

@@ -60,8 +60,6 @@ ENTRIES: Final = {
     "zk-secure": Entry(".zk_secure", "Protect the nodes of a cluster in ZooKeeper from other clients."),
     "completion": Entry(".completion", "Print a script that completes commands in a shell."),
     "config": Entry(".config", "Check a configuration, or show its effective values or its schema."),
-    # By its absolute name: nothing else of the product refers to kactl.testing. See the import contracts.
-    "sim": Entry("tests.sim.engine.cli", "Simulate whole clusters: search for violations, replay and reduce them."),
     "compat": Entry(".compat.tools", "Replace Kafka's command-line tools: same options, same output."),
 }
 

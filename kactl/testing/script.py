@@ -145,7 +145,7 @@ def loads(text: str | bytes, *, name: str) -> Script:
         if head.format != FORMAT:
             raise ScriptError(
                 f"{name}: script format {head.format}, but this version reads format {FORMAT}: "
-                "replay it with the commit that wrote it (kactl sim replay --commit REV)"
+                "replay it with the version that wrote it"
             )
         return msgspec.json.decode(text, type=Script)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
+from . import guards
 from .failures import SimFailure
-from .guards import guarded
 from .loop import SimLoop
 from .schedule import Schedule
 
@@ -20,6 +20,7 @@ def run(
     seed: int | str = 0,
     schedule: Schedule | None = None,
     allowed: Collection[str] = (),
+    guarded: Collection[str] = (),
 ) -> T:
     """Run `main()` to its end in virtual time. Returns its result.
 
@@ -29,6 +30,7 @@ def run(
         seed: determines the whole run; equal seeds make equal runs.
         schedule: order of task steps; drawn from the seed if it is omitted.
         allowed: modules that may use real time and randomness.
+        guarded: further packages and modules of the program; that of `main` is one of them.
 
     Raises:
         SimFailure: the program waits for ever, or does not make progress.
@@ -42,7 +44,7 @@ def run(
     gc.disable()
     try:
         asyncio.set_event_loop(loop)
-        with guarded(("kactl", main.__module__), allowed=allowed):
+        with guards.guarded(("kactl", main.__module__, *guarded), allowed=allowed):
             try:
                 return loop.run_until_complete(main())
             except Exception as error:

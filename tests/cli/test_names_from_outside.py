@@ -65,7 +65,6 @@ def test_names_of_log_files_are_harmless_in_every_output(tmp_path: Path) -> None
         ("get", NAME),
         ("--server", f"http://{NAME}", "status"),
         ("store", "backup", NAME, "--store", NAME),
-        ("sim", "replay", NAME),
         ("compat", "topics", "--describe", "--topic", NAME),
         ("compat", "reassign-partitions", "--execute", "--reassignment-json-file", NAME),
         ("compat", "topics", NAME),

@@ -24,7 +24,7 @@ from .server import KACTL, START_S, STOP_S, CommandResult, Up, kactl
 
 ALIKE = {"--yes", "--reason", "--dry-run"}
 # Groups whose commands only run servers, read or simulate. A command that is neither here nor below counts as changing.
-READING_GROUPS = ("up", "get", "describe", "forensics", "config", "sim")
+READING_GROUPS = ("up", "get", "describe", "forensics", "config")
 # Their options are those of Kafka's tools.
 KAFKAS = "compat"
 READING = {

@@ -243,8 +243,8 @@ def _found(mutant: Mutant, spent: Found, result: SeedRun, control: str, folder: 
 
 
 def _reduced(mutant: Mutant, file: Path, target: Path, cpu_s: float) -> script.Script:
-    arguments = ["sim", "shrink", str(file), f"--output={target}", f"--cpu={cpu_s:g}"]
-    program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(MUTANTS), mutant.number, "kactl.cli", *arguments]
+    arguments = ["shrink", str(file), f"--output={target}", f"--cpu={cpu_s:g}"]
+    program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(MUTANTS), mutant.number, "tests.sim", *arguments]
     subprocess.run([sys.executable, *program], check=False, capture_output=True)
     return script.load(target if target.exists() else file)
 

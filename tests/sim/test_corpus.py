@@ -58,7 +58,7 @@ def test_script_passes(path: Path) -> None:
 
     judged = judge(script)
 
-    assert judged.passed, "\n".join(report(script, judged, Origin(None, "", f"kactl sim replay {path}")))
+    assert judged.passed, "\n".join(report(script, judged, Origin(None, "", f"python -m tests.sim replay {path}")))
 
 
 @pytest.mark.slow

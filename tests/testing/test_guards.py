@@ -1,5 +1,6 @@
 """Real time, unseeded randomness and threads are rejected in a simulated run, and only there."""
 
+import email.utils
 import os
 import random
 import secrets
@@ -45,6 +46,15 @@ def test_reading_is_possible_before_and_after_a_run_and_in_allowed_modules(name:
 
     sim.run(main, allowed=(__name__,))
     READINGS[name]()
+
+
+def test_named_packages_are_guarded_too() -> None:
+    async def main() -> str:
+        return email.utils.formatdate()
+
+    assert sim.run(main)
+    with pytest.raises(NonDeterministic, match=r"email.utils\.py:[0-9]+ calls time\.time: use "):
+        sim.run(main, guarded=("email",))
 
 
 def test_seeded_random_is_possible() -> None:

@@ -30,7 +30,7 @@ def test_a_script_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         (
             {"format": 99},
-            r"damaged\.json: script format 99, but this version reads format 1: replay it with the commit",
+            r"damaged\.json: script format 99, but this version reads format 1: replay it with the version",
         ),
         ({"formats": 1}, "unknown field `formats`"),
         ({"actions": [{"do": "kill", "at": 3}]}, r"unknown field `at`.*\$\.actions\[0\]"),

@@ -52,7 +52,7 @@ class MemoryWorld:
     """A simulated in-memory store.
 
     Args:
-        history: receives the `store.*` events of `tests.sim.engine.checkers.events`.
+        history: receives the events `store.*`.
         links: latencies, cuts and holds; the links are of kind `store`.
         name: of the server's node.
         session_timeout_ms: of the clients' own sessions.

@@ -2,8 +2,8 @@
 
 Each function is called before its operation, with the server's data and the operation's arguments. It returns a
 function that receives the result and returns the entries written, as (key, old version, new version, value), and the
-keys that were not written because another version is stored. Keys and values are described in
-`tests.sim.engine.checkers.events`.
+keys that were not written because another version is stored. A key names the entry in the same way for
+all kinds of stores, such as `leadership/orders/0`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -138,7 +138,7 @@ def _child(blocks: int, what: str, seeds: Iterable[int]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the parent or as a child. Returns 4 if a seed differs, as `kactl sim` does."""
+    """Run as the parent or as a child. Returns 4 if a seed differs, as `python -m tests.sim` does."""
     if arguments[:1] == [_CHILD]:
         blocks, what, *wanted = arguments[1:]
         _child(int(blocks), what, map(int, wanted))

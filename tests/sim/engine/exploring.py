@@ -2,7 +2,7 @@
 
     python -m tests.sim.engine.exploring OPTIONS_AS_JSON
 
-runs some seeds and prints one JSON object per line: a `SeedRun` for each seed. `kactl sim run` starts one such process
+runs some seeds and prints one JSON object per line: a `SeedRun` for each seed. `tests.sim run` starts one such process
 for each job, so that a mutant can be applied before anything is imported.
 """
 
@@ -177,7 +177,7 @@ def _reported(result: SeedRun, script: Script, judged: Judged, options: Options,
         replay(script, run, first=judged)
     except NotReplayable as error:
         path = _save(script, folder / f"{NOT_DETERMINISTIC}-{result.seed}.json", NOT_DETERMINISTIC)
-        lines = [f"{NOT_DETERMINISTIC}  seed {result.seed}", str(error), f"  replay: kactl sim replay {path}"]
+        lines = [f"{NOT_DETERMINISTIC}  seed {result.seed}", str(error), f"  replay: python -m tests.sim replay {path}"]
         return msgspec.structs.replace(result, signature=NOT_DETERMINISTIC, report=lines, file=str(path))
     story = ""
     number = judged.signature.split(" ")[0]
@@ -189,7 +189,7 @@ def _reported(result: SeedRun, script: Script, judged: Judged, options: Options,
         story = f"shrunk {shrunk.actions_before} -> {after} actions in {shrunk.cpu_s:.0f} CPU-s, {shrunk.runs} runs"
         script, judged = shrunk.script, run(shrunk.script)
         _save(script, path, judged.signature)
-    origin = Origin(result.seed, options.commit, f"kactl sim replay{options.replay_options} {path}", story)
+    origin = Origin(result.seed, options.commit, f"python -m tests.sim replay{options.replay_options} {path}", story)
     lines = report(script, judged, origin)
     return msgspec.structs.replace(result, report=lines, file=str(path), actions=len(script.actions))
 

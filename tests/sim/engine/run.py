@@ -33,6 +33,7 @@ from .points import Points
 from .selectors import Skipped
 
 PASS: Final = "pass"
+_ENGINE: Final = "tests.sim.engine"
 # How often the conditions of the second phase are evaluated, and how often they must hold in a row.
 QUIET_INTERVAL_S: Final = 1.0
 QUIET_COUNT: Final = 3
@@ -95,7 +96,7 @@ def run_script(
     )
     signature, violation, error = PASS, None, ""
     try:
-        sim.run(run.main, seed=script.schedule.seed, schedule=schedule)
+        sim.run(run.main, seed=script.schedule.seed, schedule=schedule, guarded=(_ENGINE,))
     except Violation as found:
         signature, violation, error = found.signature, found, str(found)
     except SimFailure as failure:

@@ -118,7 +118,7 @@ class Totals(msgspec.Struct, kw_only=True):
         ]
 
     def save(self, folder: Path) -> None:
-        """Write the sums into a folder, for `kactl sim report`."""
+        """Write the sums into a folder, for `python -m tests.sim report`."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self)))
 

@@ -70,7 +70,7 @@ def test_failing_script_is_reduced_saved_and_reported(tmp_path: Path) -> None:
     assert result.report[0] == "INV-19 role.apply"
     assert "  seed 1  commit abc  format 1" in result.report[1]
     assert "shrunk 20 -> 1 actions" in "\n".join(result.report)
-    assert result.report[-1] == f"  replay: kactl sim replay {result.file}"
+    assert result.report[-1] == f"  replay: python -m tests.sim replay {result.file}"
 
 
 def test_failing_script_is_saved_whole_without_reduction(tmp_path: Path) -> None:

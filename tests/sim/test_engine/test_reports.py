@@ -28,7 +28,7 @@ SCRIPT = Script(
         Action("elect", at_point="BrokersChanged.first_send", hit=2),
     ],
 )
-ORIGIN = Origin(112, "1f0c2ab", "kactl sim replay .sim/INV-49-112.json", "shrunk 57 -> 3 actions in 38 CPU-s")
+ORIGIN = Origin(112, "1f0c2ab", "python -m tests.sim replay .sim/INV-49-112.json", "shrunk 57 -> 3 actions in 38 CPU-s")
 
 
 def test_report_has_everything_on_one_screen() -> None:
@@ -45,7 +45,7 @@ def test_report_has_everything_on_one_screen() -> None:
         "   1  t=0.00                        create topic t1; replicas [[1, 2], [2, 4]]",
         "   2  t=30.00                       kill node broker 4",
         "   3  BrokersChanged.first_send #2  elect",
-        "  replay: kactl sim replay .sim/INV-49-112.json",
+        "  replay: python -m tests.sim replay .sim/INV-49-112.json",
     ]
 
 

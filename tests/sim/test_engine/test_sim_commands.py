@@ -1,4 +1,4 @@
-"""The command `kactl sim`: output, exit codes, and remedies for bad input."""
+"""The command `python -m tests.sim`: output, exit codes, and remedies for bad input."""
 
 import itertools
 import json
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kactl.cli.root import kactl
 from kactl.testing import script
 from kactl.testing.history import Event
 from kactl.testing.script import Action, Script
 from kactl.testing.violations import Violation
 from tests.sim.engine import judging
+from tests.sim.engine.cli import sim as sim_command
 from tests.sim.engine.cli import worktree
 from tests.sim.engine.generator import script_of_seed
 from tests.sim.engine.judging import Judged
@@ -28,7 +28,7 @@ BROKEN = "INV-19 role.apply"
 
 
 def sim(*words: object) -> Result:
-    return CliRunner().invoke(kactl, ["sim", *map(str, words)])
+    return CliRunner().invoke(sim_command, [*map(str, words)])
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_replay_reports_the_violation(saved: Path, judge_with: Any) -> None:
 
     assert done.exit_code == 1
     assert done.output.splitlines()[:2] == [BROKEN, "  two leaders of t1-0"]
-    assert done.output.splitlines()[-1] == f"  replay: kactl sim replay {saved}"
+    assert done.output.splitlines()[-1] == f"  replay: python -m tests.sim replay {saved}"
 
 
 def test_replay_with_trace_prints_the_events_concerned(saved: Path, judge_with: Any) -> None:
@@ -113,7 +113,7 @@ def test_script_that_no_longer_fails_states_what_to_do(saved: Path, judge_with: 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 99}', "script format 99, but this version reads format 1: replay it with the commit"),
+        ('{"format": 99}', "script format 99, but this version reads format 1: replay it with the version"),
         ("{", "not a script"),
         ('{"format": 1, "sentence": "x"}', "the name '' is not that of the file"),
     ],
@@ -234,22 +234,32 @@ def test_mutant_is_on_in_the_processes(tmp_path: Path, monkeypatch: pytest.Monke
     assert "mutated" in done.output
 
 
-def test_other_commit_is_run_from_a_temporary_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        (Path("tests", "sim", "__main__.py"), ["tests.sim"]),
+        (Path("kactl", "testing", "cli", "__init__.py"), ["kactl.cli", "sim"]),
+    ],
+)
+def test_other_commit_is_run_from_a_temporary_tree(
+    file: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q", "."], check=True)
-    program = tmp_path / "kactl" / "testing" / "cli"
-    program.mkdir(parents=True)
-    (program / "__init__.py").write_text("OLD = 1\n")
+    program = tmp_path / file
+    program.parent.mkdir(parents=True)
+    program.write_text("OLD = 1\n")
     who = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
     subprocess.run(["git", "add", "."], check=True)
     subprocess.run(["git", *who, "commit", "-q", "-m", "old"], check=True)
-    (program / "__init__.py").write_text("NEW = 1\n")
+    program.write_text("NEW = 1\n")
 
     with worktree.at("HEAD") as folder:
-        text = (folder / "kactl" / "testing" / "cli" / "__init__.py").read_text()
+        text = (folder / file).read_text()
         path = worktree.environment(folder)["PYTHONPATH"]
+        found = worktree.command(folder)
 
-    assert (text, path) == ("OLD = 1\n", str(folder))
+    assert (text, path, found) == ("OLD = 1\n", str(folder), command)
     assert not folder.exists()
     listed = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert len(listed.splitlines()) == 1
@@ -262,4 +272,4 @@ def test_nothing_else_of_the_product_names_the_package() -> None:
         if not name.startswith("kactl.testing") and "kactl.testing" in file.read_text(encoding="utf-8")
     ]
 
-    assert named == ["kactl/cli/root.py"]
+    assert not named

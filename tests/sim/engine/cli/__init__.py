@@ -1,8 +1,4 @@
-"""The command `kactl sim`: search for violations, replay and reduce them.
-
-It belongs to this package, because nothing else of kactl imports `kactl.testing`; `kactl.cli.root` names it as text and
-imports it when the command is used.
-"""
+"""The command `python -m tests.sim`: search for violations, replay and reduce them."""
 
 import enum
 

@@ -1,4 +1,4 @@
-"""`kactl sim replay`, `shrink` and `timeline`: one script, again."""
+"""`python -m tests.sim replay`, `shrink` and `timeline`: one script, again."""
 
 import logging
 import subprocess
@@ -161,23 +161,24 @@ def _replayed(script: Script, *, level: int = logging.ERROR) -> Any:
 
 def _elsewhere(command: list[str], what: str, revision: str | None, mutant: str | None, mutants_file: str) -> None:
     """Run a command in a fresh process, with a mutant or at another commit, and exit with its code."""
-    arguments = ["kactl.cli", "sim", *command]
-    path = Path(what).resolve() if not what.isdecimal() else what
-    if mutant is None:
-        program = ["-m", *arguments]
-    else:
+    program = ["-m"]
+    if mutant is not None:
         try:
             mutants.find(Path(mutants_file), mutant)
         except (mutants.MutantError, OSError) as error:
             raise Failure(str(error), Exit.USAGE) from None
-        program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(Path(mutants_file).resolve()), mutant, *arguments]
+        program = ["-c", mutants.BOOTSTRAP, mutants.__file__, str(Path(mutants_file).resolve()), mutant]
+    path = what if what.isdecimal() else str(Path(what).resolve())
     if revision is None:
-        done = subprocess.run([sys.executable, *program, str(path)], check=False)
+        done = subprocess.run([sys.executable, *program, "tests.sim", *command, path], check=False)
         click.get_current_context().exit(done.returncode)
     try:
         with worktree.at(revision) as folder:
             done = subprocess.run(
-                [sys.executable, *program, str(path)], cwd=folder, env=worktree.environment(folder), check=False
+                [sys.executable, *program, *worktree.command(folder), *command, path],
+                cwd=folder,
+                env=worktree.environment(folder),
+                check=False,
             )
     except worktree.NoSuchCommit as error:
         raise Failure(str(error), Exit.USAGE) from None
@@ -187,7 +188,7 @@ def _elsewhere(command: list[str], what: str, revision: str | None, mutant: str 
 
 
 def _origin(found: Source) -> reports.Origin:
-    return reports.Origin(found.seed, commit(), f"kactl sim replay {found.name}")
+    return reports.Origin(found.seed, commit(), f"python -m tests.sim replay {found.name}")
 
 
 def _passes(found: Source, judged: Any) -> str:

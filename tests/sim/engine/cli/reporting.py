@@ -1,4 +1,4 @@
-"""`kactl sim report`: the last search, its probes, and the bugs that are known."""
+"""`python -m tests.sim report`: the last search, its probes, and the bugs that are known."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,7 +43,7 @@ def report(settings: Settings, *, folder: str, tests: str, cost: bool) -> None:
         output.print_data(form, document)
         return
     if totals is None:
-        settings.note(f"There was no search into {folder}: start one with `kactl sim run`.")
+        settings.note(f"There was no search into {folder}: start one with `python -m tests.sim run`.")
     else:
         output.print_lines([*totals.lines(), "", *_probes(totals)])
     output.print_lines(["", *_corpus(entries), "", *_mutants(known.values())])

@@ -1,4 +1,4 @@
-"""`kactl sim run`: search with random seeds."""
+"""`python -m tests.sim run`: search with random seeds."""
 
 from pathlib import Path
 from typing import Any, Final

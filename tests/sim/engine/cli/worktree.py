@@ -23,11 +23,20 @@ def at(revision: str) -> Iterator[Path]:
         folder = Path(temporary) / "tree"
         _git("worktree", "add", "--quiet", "--detach", str(folder), f"{revision}^{{commit}}", why=revision)
         try:
-            if not (folder / "kactl" / "testing" / "cli").is_dir():
+            if not command(folder):
                 raise NoSuchCommit(f"commit {revision} has no simulator: choose a later one")
             yield folder
         finally:
             _git("worktree", "remove", "--force", str(folder), why=revision)
+
+
+def command(folder: Path) -> list[str]:
+    """Returns the module that runs the simulator of a checkout, and its first arguments; none if it has none."""
+    if (folder / "tests" / "sim" / "__main__.py").is_file():
+        return ["tests.sim"]
+    if (folder / "kactl" / "testing" / "cli").is_dir():  # where it was at first
+        return ["kactl.cli", "sim"]
+    return []
 
 
 def environment(folder: Path) -> dict[str, str]:
