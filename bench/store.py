@@ -27,6 +27,8 @@ from bench.run import main, module, say, undisturbed, words
 from kactl.model import Fence
 from kactl.stores.base import Names, Store, Write
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.connection import Factory
+from tests.support.kazoo_connection import KazooConnection
 from tests.support.zookeeper_server import ZooKeeperServer
 
 NAME: Final = "store"
@@ -106,10 +108,10 @@ async def over_zookeeper(shape: Shape, *, asked: argparse.Namespace, found: Foun
         async with another(server) as store:
             fence = await store.contest(CONTROLLER)
             await load(store, shape, fence)
-            for kind, name in (("zookeeper", "kactl"), ("kazoo", "kazoo")):
+            for kind, factory in (("zookeeper", None), ("kazoo", KazooConnection)):
                 if kind not in asked.stores:
                     continue
-                async with another(server, client=name) as client:
+                async with another(server, client=factory) as client:
                     at = f"{kind}/{shape.partitions}"
                     await one_store(client, at, shape, writes=asked.writes, runs=asked.runs, fence=fence, found=found)
             if asked.grid:
@@ -117,7 +119,9 @@ async def over_zookeeper(shape: Shape, *, asked: argparse.Namespace, found: Foun
         plain(server, shape, asked=asked, found=found)
 
 
-def another(server: ZooKeeperServer, *, client: str = "kactl", batch: int = 0, in_flight: int = 0) -> ZooKeeperStore:
+def another(
+    server: ZooKeeperServer, *, client: Factory | None = None, batch: int = 0, in_flight: int = 0
+) -> ZooKeeperStore:
     """Returns another client of the server; 0 selects the defaults."""
     sizes = {"batch_partitions": batch, "max_in_flight": in_flight}
     given = {name: size for name, size in sizes.items() if size}

@@ -66,7 +66,6 @@ def zookeeper_store(store: StoreConfig, listed_as: Broker | None = None) -> "Zoo
         max_in_flight=store.max_in_flight,
         batch_partitions=store.batch_partitions,
         sticky=store.sticky,
-        client=store.client,
         tls=tls_context(store) if store.tls else None,
         username=store.user or None,
         password=_password(store),

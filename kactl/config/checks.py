@@ -137,8 +137,6 @@ def _check_store(store: StoreConfig, origins: Origins) -> None:
                 '"GSSAPI" is not a part of kactl: use DIGEST-MD5, or a client certificate (cert and key) with x509 '
                 "ACLs; a program can give ZooKeeperStore a mechanism of its own",
             )
-        if store.client == "kazoo" and (store.tls or store.user):
-            reject("client", '"kazoo" connects in clear text and without an identity: write "kactl"')
     elif store.kind == "etcd":
         if not store.endpoints:
             reject("endpoints", 'is missing, and the store is etcd: write endpoints = ["http://127.0.0.1:2379"]')

@@ -45,7 +45,6 @@ class StoreConfig(Section, frozen=True):
             order.
         max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
         batch_partitions: partitions of one write to ZooKeeper.
-        client: for zookeeper: kactl's own client or kazoo.
         sticky: for zookeeper: the controllership stays with kactl's instances even while none of them runs, so that no
             broker takes it; all instances must have the same value.
     """
@@ -57,7 +56,6 @@ class StoreConfig(Section, frozen=True):
     start_timeout: Duration = Duration(60_000)
     max_in_flight: Annotated[int, Meta(ge=1, le=1000)] = 20
     batch_partitions: Annotated[int, Meta(ge=1, le=1000)] = 100
-    client: Literal["kactl", "kazoo"] = "kactl"
     sticky: bool = False
     endpoints: tuple[str, ...] = ()
     prefix: Annotated[str, Meta(min_length=1)] = "/kactl"

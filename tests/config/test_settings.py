@@ -46,7 +46,6 @@ def test_every_key_can_be_set(file: Path) -> None:
         session-timeout = "6s"
         max-in-flight = 5
         batch-partitions = 50
-        client = "kazoo"
         sticky = true
 
         [controller]
@@ -78,7 +77,6 @@ def test_every_key_can_be_set(file: Path) -> None:
         session_timeout=Duration(6000),
         max_in_flight=5,
         batch_partitions=50,
-        client="kazoo",
         sticky=True,
     )
     assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)
@@ -191,12 +189,6 @@ REFUSED = {
         "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nset-acl = 'yes'",
         {},
         "store.set-acl: 'yes' cannot be used: write \"auto\" or true or false",
-    ),
-    "kazoo with a user": (
-        "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\nclient = 'kazoo'\n"
-        "user = 'kafka'\npassword-file = 'p'",
-        {},
-        'store.client: "kazoo" connects in clear text',
     ),
     "a password in the file": (
         "node-id = 1\n[store]\nkind = 'zookeeper'\nconnect = 'a:1'\npassword = 'hunter2'",

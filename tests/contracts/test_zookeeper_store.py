@@ -7,9 +7,9 @@ from kazoo.client import KazooClient
 from kactl.stores.base import Session, Store
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.session import ZooKeeperSession
 from kactl.testing.contracts.store import SESSION_MS, StoreContract
+from tests.support.kazoo_connection import CLIENTS, KINDS, Kind
 from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -26,7 +26,7 @@ class ZooKeeperStores:
         self._kind = kind
 
     def open_client(self) -> Store:
-        return ZooKeeperStore(self._connect, session_timeout_ms=SESSION_MS, client=self._kind)
+        return ZooKeeperStore(self._connect, session_timeout_ms=SESSION_MS, client=CLIENTS[self._kind])
 
     async def expire(self, client: Store) -> None:
         assert isinstance(client, ZooKeeperStore)

@@ -46,7 +46,6 @@ SETTINGS: Final = [
         f'{_ZOOKEEPER}cert = "c"\n',
         f"{_ZOOKEEPER}set-acl = true\n",
         f'{_ZOOKEEPER}auth-scheme = "digest"\n',
-        f'{_ZOOKEEPER}client = "kazoo"\nuser = "u"\npassword-file = "p"\n',
         f'{_ZOOKEEPER}user = "u"\n',
         f'{_ZOOKEEPER}sasl-mechanism = "GSSAPI"\n',
         _ETCD,

@@ -1,7 +1,7 @@
 """Programs that start before the servers of their store: they wait, and log why."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -14,6 +14,7 @@ from kactl.stores.etcd import EtcdStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.testing.contracts.link_support import until
 from tests.support.etcd_server import EtcdServer, require_etcd
+from tests.support.kazoo_connection import KazooConnection
 from tests.support.processes import free_port
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -28,7 +29,7 @@ def closed_store(kind: str, **options: Any) -> Store:
     port = free_port()
     if kind == "etcd":
         return EtcdStore([f"http://127.0.0.1:{port}"], session_timeout_ms=1_000, **options)
-    client: Literal["kactl", "kazoo"] = "kazoo" if kind == "kazoo" else "kactl"
+    client = KazooConnection if kind == "kazoo" else None
     return ZooKeeperStore(f"127.0.0.1:{port}", session_timeout_ms=1_000, client=client, **options)
 
 

@@ -63,7 +63,7 @@ class Client:
         on_watch: called in the loop with the kind of event and the path, relative to the chroot.
         on_tree: called in the loop with the path of every write below a watched tree, unless `watch_tree` was given a
             callback.
-        kind: of the connection, or a factory.
+        factory: see `connection.make`.
         rng: of the connection.
         credentials: of the connection.
         acls: the permissions of new nodes; open ones by default.
@@ -81,7 +81,7 @@ class Client:
         on_state: Callable[[str], None] = lambda state: None,
         on_watch: Callable[[str, str], None] = lambda kind, path: None,
         on_tree: Callable[[str], None] = lambda path: None,
-        kind: connection.Kind | connection.Factory = "kactl",
+        factory: connection.Factory | None = None,
         rng: random.Random | None = None,
         credentials: connection.Credentials = connection.NONE,
         acls: NodeAcls | None = None,
@@ -107,7 +107,7 @@ class Client:
         self._flying: dict[Call, None] = {}  # in the order of sending
         self._progress = 0
         self._connection = connection.make(
-            kind,
+            factory,
             self.hosts,
             session_timeout_ms=session_timeout_ms,
             listener=SessionListener(self),

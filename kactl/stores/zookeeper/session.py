@@ -41,7 +41,7 @@ class ZooKeeperSession:
     Args:
         ended: ids of sessions of this process that have ended; this one is added when it ends. Their nodes, which may
             still exist on the server, do not prevent a registration.
-        kind: of the client's connection, or a factory.
+        factory: of the client's connection; see `connection.make`.
         rng: of the client's connection.
         clock: for the time that is stored in a registration.
         credentials: of the client's connection.
@@ -54,7 +54,7 @@ class ZooKeeperSession:
         *,
         timeout_ms: int,
         ended: set[int],
-        kind: connection.Kind | connection.Factory,
+        factory: connection.Factory | None,
         rng: random.Random,
         clock: Clock,
         credentials: connection.Credentials = connection.NONE,
@@ -65,7 +65,7 @@ class ZooKeeperSession:
             session_timeout_ms=timeout_ms,
             max_in_flight=_IN_FLIGHT,
             on_state=self._on_state,
-            kind=kind,
+            factory=factory,
             rng=rng,
             credentials=credentials,
             acls=acls,

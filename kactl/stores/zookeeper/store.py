@@ -101,7 +101,7 @@ class ZooKeeperStore:
         sticky: keep /controller when this instance stops, so that no broker becomes the controller, not even while no
             kactl instance runs. All instances have to agree on it. To return the cluster to its brokers, delete
             /controller after the last instance has stopped.
-        client: the ZooKeeper client: kactl's own, kazoo with its threads, or a factory of another connection.
+        client: a factory of connections in place of kactl's own.
         rng: draws the cluster id of an empty chroot, and the order and the times of reconnections; by default from the
             operating system.
         clock: for times that are stored with the controllership and with registrations; by default the machine's.
@@ -128,7 +128,7 @@ class ZooKeeperStore:
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
         sticky: bool = False,
-        client: connection.Kind | connection.Factory = "kactl",
+        client: connection.Factory | None = None,
         rng: random.Random | None = None,
         clock: Clock | None = None,
         tls: ssl.SSLContext | None = None,
@@ -149,7 +149,7 @@ class ZooKeeperStore:
             )
         self._acls = NodeAcls(set_acl)
         self._connect = connect
-        self._kind = client
+        self._factory = client
         self._rng = rng or random.SystemRandom()
         self._clock = clock or SystemClock()
         self._start_timeout_ms = start_timeout_ms
@@ -169,7 +169,7 @@ class ZooKeeperStore:
             on_state=self._on_state,
             on_watch=self._on_watch,
             on_tree=self._on_tree,
-            kind=client,
+            factory=client,
             rng=self._rng,
             credentials=self._credentials,
             acls=self._acls,
@@ -240,7 +240,7 @@ class ZooKeeperStore:
             self._connect,
             timeout_ms=timeout_ms,
             ended=self._ended_sessions,
-            kind=self._kind,
+            factory=self._factory,
             rng=self._rng,
             clock=self._clock,
             credentials=self._credentials,
@@ -504,8 +504,8 @@ class ZooKeeperStore:
 
 
 def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: object) -> None:
-    if not callable(client) and client not in connection.KINDS:
-        raise BadConfig("client", f"{client!r} should be one of {', '.join(connection.KINDS)}")
+    if client is not None and not callable(client):
+        raise BadConfig("client", f"{client!r} is no factory of connections: leave it out for kactl's own")
     hosts, _, chroot = connect.partition("/")
     if not all(host.strip() for host in hosts.split(",")):
         raise BadConfig("connect", f"{connect!r} should be host:port[,host:port...][/chroot]")

@@ -70,7 +70,7 @@ class OpenClient:
                 max_in_flight=20,
                 on_state=self.states.append,
                 on_watch=lambda kind, path: self.events.append((kind, path)),
-                kind=bench.world.connection,
+                factory=bench.world.connection,
                 rng=bench.loop.streams[name],
             )
 

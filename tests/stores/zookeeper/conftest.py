@@ -7,7 +7,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.connection import KINDS, Kind
+from tests.support.kazoo_connection import KINDS, Kind
 from tests.support.store_clients import SESSION_MS
 from tests.support.zookeeper_fixtures import chroot, fresh_zookeeper, jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer

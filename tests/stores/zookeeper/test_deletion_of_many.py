@@ -12,7 +12,7 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.model.errors import ControllerMoved, StoreError
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.connection import Kind
+from tests.support.kazoo_connection import CLIENTS, Kind
 from tests.support.store_clients import SESSION_MS, WAIT_S, new_write
 
 from .proxy import MULTI, Proxy
@@ -33,7 +33,7 @@ TO_DELETE = 8  # ZooKeeper's number of the permission to delete the children of 
 async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
     line = f"127.0.0.1:{proxy.port}{chroot}"
     async with ZooKeeperStore(
-        line, session_timeout_ms=SESSION_MS, batch_partitions=BATCH, max_in_flight=1, client=kind
+        line, session_timeout_ms=SESSION_MS, batch_partitions=BATCH, max_in_flight=1, client=CLIENTS[kind]
     ) as opened:
         yield opened
 

@@ -11,7 +11,7 @@ from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock
 from kactl.model.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.connection import Kind
+from tests.support.kazoo_connection import CLIENTS, Kind
 from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -32,7 +32,7 @@ ROWS = [TopicPartition("orders", number) for number in range(250)]
 @pytest.fixture
 async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
     connect = f"127.0.0.1:{proxy.port}{chroot}"
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as opened:
         yield opened
 
 

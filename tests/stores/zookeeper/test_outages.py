@@ -12,7 +12,7 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.model.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.connection import Kind
+from tests.support.kazoo_connection import CLIENTS, Kind
 from tests.support.processes import free_port
 from tests.support.store_clients import (
     ORDERS,
@@ -47,7 +47,9 @@ def threads() -> set[threading.Thread]:
 
 
 async def test_server_is_killed_and_restarted_during_a_commit(fresh_zookeeper: ZooKeeperServer, kind: Kind) -> None:
-    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=kind) as store:
+    async with ZooKeeperStore(
+        fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]
+    ) as store:
         recorder = EventRecorder(store)
         fence = await create_with_leaders(store)
         outcomes = []
@@ -158,7 +160,9 @@ async def test_session_is_suspended_by_the_timeout_that_the_server_has_granted(p
 
 
 async def test_write_outcome_is_unknown_after_a_lost_connection(proxy: Proxy, chroot: str, kind: Kind) -> None:
-    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store:
+    async with ZooKeeperStore(
+        f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=CLIENTS[kind]
+    ) as store:
         fence = await create_with_leaders(store)
         position = (await store.changes(None)).position
         assert not (await store.changes(position)).whole
@@ -178,7 +182,7 @@ async def test_changes_are_known_after_a_request_to_watch_was_given_up(
     proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -252,7 +256,7 @@ async def test_missing_server_fails_in_bounded_time_without_leaks(kind: Kind) ->
     before, connect = threads(), f"127.0.0.1:{free_port()}"
 
     with anyio.fail_after(WAIT_S), pytest.raises(StoreUnavailable, match="answered within 1 s"):
-        async with ZooKeeperStore(connect, session_timeout_ms=1_000, start_timeout_ms=1_000, client=kind):
+        async with ZooKeeperStore(connect, session_timeout_ms=1_000, start_timeout_ms=1_000, client=CLIENTS[kind]):
             pass
 
     assert threads() <= before
@@ -261,7 +265,9 @@ async def test_missing_server_fails_in_bounded_time_without_leaks(kind: Kind) ->
 async def test_closing_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str, kind: Kind) -> None:
     before = threads()
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other:
-        async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=kind) as store:
+        async with ZooKeeperStore(
+            zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]
+        ) as store:
             await store.contest(1)
             session = await store.new_session(SESSION_MS)
             await session.register(broker_info(1))
@@ -331,7 +337,9 @@ async def test_unwritable_request_fails_alone(zookeeper: ZooKeeperServer, chroot
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_kazoo_whose_thread_has_ended_is_started_again(zookeeper: ZooKeeperServer, chroot: str) -> None:
     before = threads()
-    async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client="kazoo") as store:
+    async with ZooKeeperStore(
+        zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=CLIENTS["kazoo"]
+    ) as store:
         recorder = EventRecorder(store)
         fence = await store.contest(1)
 

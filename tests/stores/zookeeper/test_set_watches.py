@@ -10,8 +10,8 @@ from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore, set_watches
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.request import MultiRead
+from tests.support.kazoo_connection import CLIENTS, Kind
 from tests.support.store_clients import SESSION_MS, WAIT_S, EventRecorder, new_write
 
 from .proxy import Proxy
@@ -30,7 +30,7 @@ async def store(
 ) -> AsyncIterator[ZooKeeperStore]:
     monkeypatch.setattr(set_watches, "PATHS_MAX", 2 * set_watches.PATHS_MIN)  # so that there are two requests
     connect = f"127.0.0.1:{proxy.port}{chroot}"
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as opened:
         yield opened
 
 

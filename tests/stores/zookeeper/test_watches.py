@@ -9,10 +9,9 @@ import pytest
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.connection import Kind
-from kactl.stores.zookeeper.connection.kazoo_connection import KazooConnection
 from kactl.stores.zookeeper.connection.native import NativeConnection
 from tests.contracts.test_zookeeper_store import end_session
+from tests.support.kazoo_connection import CLIENTS, KazooConnection, Kind
 from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -35,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 @pytest.fixture
 async def store(connect: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as opened:
         yield opened
 
 
@@ -122,7 +121,7 @@ async def test_changes_while_disconnected_are_reported_afterwards(
     proxy: Proxy, tree: Any, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -239,7 +238,7 @@ async def test_each_change_while_disconnected_is_reported_alone(
 ) -> None:
     read, change, event = MISSED[missed]
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         await other.create_topic(ORDERS, THREE_PARTITIONS, {})
@@ -269,7 +268,7 @@ async def test_short_disconnection_reports_no_unchanged_nodes(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -296,7 +295,7 @@ async def test_lost_session_reports_nothing_before_the_next_reads(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -328,7 +327,7 @@ async def test_watches_of_requests_and_partitions_survive_a_disconnection(
     proxy: Proxy, chroot: str, connect: str, tree: Any, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         recorder = EventRecorder(store)
@@ -371,7 +370,7 @@ async def test_lost_session_ends_watches_of_single_partitions(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=1_000, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await create_and_lead(other)
@@ -400,7 +399,7 @@ async def test_topic_replaced_while_disconnected_is_deleted_and_created(
     proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await create_and_lead(other)
@@ -426,7 +425,7 @@ async def test_topic_created_again_before_its_watch_is_compared_is_reported(
     path = "/brokers/topics/orders"
     compared: list[Any] = []
     async with (
-        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
+        ZooKeeperStore(proxy_address(proxy, chroot), session_timeout_ms=SESSION_MS, client=CLIENTS[kind]) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await create_and_lead(other)

@@ -9,8 +9,8 @@ from kazoo.protocol.states import KazooState
 
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.connection import KINDS, Kind
 from tests.stores.zookeeper.proxy import Proxy
+from tests.support.kazoo_connection import CLIENTS, KINDS, Kind
 from tests.support.link import Link
 from tests.support.store_clients import WAIT_S
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -72,7 +72,7 @@ async def test_silently_cut_connection_is_detected(zookeeper: ZooKeeperServer, c
             session_timeout_ms=6_000,
             max_in_flight=3,
             on_state=states.append,
-            kind=kind,
+            factory=CLIENTS[kind],
         )
         await client.open()
         session = client.session_id

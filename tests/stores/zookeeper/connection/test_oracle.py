@@ -14,9 +14,9 @@ from kazoo.protocol.states import EventType, ZnodeStat
 
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.request import MultiRead
 from kactl.stores.zookeeper.set_watches import SetWatches
+from tests.support.kazoo_connection import CLIENTS, KINDS, Kind
 from tests.support.store_clients import SESSION_MS, WAIT_S
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -45,7 +45,7 @@ class Diary:
             session_timeout_ms=SESSION_MS,
             max_in_flight=7,
             on_watch=lambda kind, path: self.listener.append(("event", kind, path, "single")),
-            kind=kind,
+            factory=CLIENTS[kind],
         )
 
     async def watch(self, root: str) -> None:

@@ -1,4 +1,4 @@
-"""Connection over kazoo: its client and its threads, adapted to the event loop.
+"""Connection over kazoo, the oracle for kactl's own: its client and its threads, adapted to the event loop.
 
 All results of kazoo's connection thread (responses, watch events, states) go through one queue into the loop, in the
 order in which they came over the wire. The loop is woken once for all queued results. When the session ends kazoo makes
@@ -9,9 +9,10 @@ import asyncio
 import collections
 import contextlib
 import functools
+import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException
@@ -21,12 +22,18 @@ from kazoo.retry import KazooRetry
 
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
+from kactl.stores.zookeeper.connection import Factory
+from kactl.stores.zookeeper.connection import hosts as names
+from kactl.stores.zookeeper.connection.armed_watches import is_within
+from kactl.stores.zookeeper.connection.interface import (
+    OPEN_STEP_S,
+    RECONNECT_S_MAX,
+    RECONNECT_S_MIN,
+    ConnectionListener,
+    State,
+)
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
 from kactl.stores.zookeeper.set_watches import SetWatches
-
-from . import hosts as names
-from .armed_watches import is_within
-from .interface import OPEN_STEP_S, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
 
 log = logger(__name__)
 
@@ -40,13 +47,15 @@ _STATES: Final = {
 
 
 class KazooConnection:
-    """Implementation of `Connection` over kazoo.
+    """Implementation of `Connection` over kazoo, which draws from its own source in place of `rng`.
 
     Raises:
         BadConfig: `hosts` is malformed.
     """
 
-    def __init__(self, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> None:
+    def __init__(
+        self, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener, rng: random.Random
+    ) -> None:
         names.parse(hosts)
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
@@ -241,3 +250,8 @@ class _KazooResponse:
             self._connection._post(functools.partial(self._connection._answered, self._call, value))
 
     set_exception = set
+
+
+Kind = Literal["kactl", "kazoo"]
+CLIENTS: Final[dict[Kind, Factory | None]] = {"kactl": None, "kazoo": KazooConnection}
+KINDS: Final = tuple(CLIENTS)
