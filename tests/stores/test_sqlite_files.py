@@ -53,6 +53,16 @@ def folder_content(folder: Path) -> dict[str, bytes | None]:
     return {entry.name: entry.read_bytes() if entry.is_file() else None for entry in folder.iterdir()}
 
 
+@pytest.mark.parametrize("name", [b"a b?c#d%20e'", b"x\ny", "\u00e9".encode(), b"not utf-8 \xff"])
+async def test_file_may_have_any_name(name: bytes, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(name)
+
+    async with SqliteStore(path) as store:
+        await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
+
+    assert os.listdir(os.fsencode(tmp_path)) == [name]
+
+
 async def test_text_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("remember the milk\n" * 100)

@@ -4,6 +4,7 @@
 options, or by one with its own file operations.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,4 +75,4 @@ def connect(path: Path, access: Access = "read-write") -> sqlite3.Connection:
 
 def database_uri(path: Path, access: Access) -> str:
     """Returns the name by which SQLite opens the file for that access."""
-    return f"file:{quote(str(path))}{_OPTIONS[access]}"
+    return f"file:{quote(os.fsencode(path))}{_OPTIONS[access]}"
