@@ -1,6 +1,7 @@
 """Entry point of the command `kactl`. If a required package is missing, it prints how to install it."""
 
 import io
+import os
 import sys
 from pathlib import PurePath
 from typing import Final
@@ -22,11 +23,13 @@ EXTRA_OF: Final = {
 }
 # The exit code of shells for a command that cannot be executed.
 EXIT_CANNOT_RUN: Final = 126
+_STREAM_MAX: Final = 2  # stderr
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
+        _open_standard_streams()
         _print_anything()
         if PurePath(sys.argv[0]).name.startswith("kafka-"):
             from .compat.tools import by_program_name
@@ -45,6 +48,15 @@ def main() -> None:
         extras = extra if extra == "server" else f"server,{extra}"
         print(MISSING.format(name=name, extra=extra, extras=extras), file=sys.stderr)
         sys.exit(EXIT_CANNOT_RUN)
+
+
+def _open_standard_streams() -> None:
+    """Open the null device for streams that are closed. A file or socket would get their number, such as the database,
+    and what the interpreter or a library prints would be written there.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STREAM_MAX:
+        os.set_inheritable(number, True)  # also of programs that it starts
+    os.close(number)
 
 
 def _print_anything() -> None:

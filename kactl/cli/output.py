@@ -5,7 +5,10 @@ that they need. Lines are not wrapped, and colour is used on a terminal only.
 """
 
 import datetime
+import errno
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,8 +19,11 @@ from kactl.runtime.escaping import harmless as harmless
 from kactl.runtime.escaping import harmless_json, harmless_lines
 from kactl.runtime.plural import count as count
 
+from .exits import Failure
+
 # Formats for programs.
 DATA: Final = frozenset({"json", "jsonl", "yaml"})
+_UNWRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 GAP: Final = "  "
 NONE: Final = "-"
 
@@ -53,16 +59,27 @@ def pairs(values: Iterable[tuple[str, Cell]]) -> list[str]:
     ]
 
 
+def _write(text: str | bytes, *, err: bool = False, nl: bool = True) -> None:
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError as error:
+        if err or error.errno not in _UNWRITTEN:
+            raise
+        # What remains in the buffer would fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Failure(f"the output cannot be written ({error.strerror}): name another file, or free space") from None
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text without colours. Every output of a command is by this function or one of those below."""
-    click.echo(harmless_lines(text), err=err, nl=nl)
+    _write(harmless_lines(text), err=err, nl=nl)
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
     """Print lines to stdout, or to stderr; without colour unless it is a terminal."""
     text = "\n".join(lines)
     if text:
-        click.echo("".join(map(_styled, _STYLE.split(text))), err=err)
+        _write("".join(map(_styled, _STYLE.split(text))), err=err)
 
 
 def _styled(part: str) -> str:
@@ -71,7 +88,7 @@ def _styled(part: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print one indented document."""
-    click.echo(harmless_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+    _write(harmless_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def print_data(form: str, document: Any, lines: Iterable[Any] | None = None) -> None:
@@ -94,13 +111,13 @@ def print_yaml(value: Any) -> None:
 
     plain = msgspec.to_builtins(value, str_keys=True)
     text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=False, width=120, explicit_start=True)
-    click.echo(text.rstrip("\n"))
+    _write(text.rstrip("\n"))
 
 
 def print_jsonl(values: Iterable[Any]) -> None:
     """Print one document per line."""
     for value in values:
-        click.echo(harmless_json(msgspec.json.encode(value)))
+        _write(harmless_json(msgspec.json.encode(value)))
 
 
 def numbers(values: Iterable[int]) -> str:

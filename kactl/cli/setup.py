@@ -118,6 +118,9 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
     Raises:
         Failure: another process uses it, or it cannot be used.
     """
+    if not str(folder).isprintable():
+        # JSON, in which other programs find the server, cannot name it.
+        raise Failure(f"--data-dir: the name {str(folder)!r} cannot be printed: choose another folder with --data-dir")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open_private(folder / LOCK_FILE, "a+")
