@@ -60,7 +60,6 @@ class Ownership(Handlers):
         self._not_offered: set[str] = set()  # topics with a warning
         self._latest_ms = 0.0  # when the shares are evened out at the latest
         self._restarts: dict[str, Restart] = {}  # the last one of the members of each topic
-        self._is_evening = False  # a batch of hand-overs that even out the shares is in progress
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {PlacementDue: self.on_placement_due}
@@ -103,10 +102,9 @@ class Ownership(Handlers):
     async def on_placement_due(self, event: PlacementDue) -> None:
         """Return hand-overs whose next owners do not prepare, and begin the next batch when none is in progress."""
         await self._return_overdue()
-        if self.cluster.handovers:
+        if self.cluster.handovers or self._waits_for_former():
             self._timers.set(PlacementDue(), LOOK_MS)
             return
-        self._is_evening = False
         await self.settle()  # a member that had resigned is one again
         topics = self._topics()
         moves = even([shards for _, _, shards in topics], limit=HANDOVERS_AT_ONCE)
@@ -125,8 +123,12 @@ class Ownership(Handlers):
         ]
         await self._apply(self._changed(changed, place([shards for _, _, shards in changed])))
         self._forget_left()
-        self._is_evening = bool(self.cluster.handovers)
-        self._timers.set(PlacementDue(), LOOK_MS if self._is_evening else 0)
+        self._timers.set(PlacementDue(), LOOK_MS if self.cluster.handovers else 0)
+
+    def _waits_for_former(self) -> bool:
+        """Whether an owner waits for the end of the former one: another move of its shard would lengthen the gap."""
+        table = self.cluster.table
+        return len(table.owned(self.cluster.holds.waiting(table.hold_columns()))) > 0
 
     def _await_changes(self) -> None:
         """Look again when the next resignation of a shard ends, or a restart of the members."""
@@ -339,8 +341,6 @@ class Ownership(Handlers):
             self.channels.send(self.batch.flush())
         if groups:
             self._forget_left()
-        if self._is_evening and not self.cluster.handovers:
-            self._timers.set(PlacementDue(), 0)  # the next batch
 
     async def _return_overdue(self) -> None:
         """End hand-overs whose former owners are gone, and choose others in place of owners that do not prepare."""

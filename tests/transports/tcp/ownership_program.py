@@ -6,6 +6,7 @@ ROLE is `controller` or `worker`. A worker prints, with times in ms of the boot 
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ import anyio
 import kactl
 
 TOPIC, PARTITIONS = "jobs", 12
-SESSION_MS = 6_000
+SESSION_MS = int(os.environ.get("SESSION_MS", "6000"))
 # The topics that a worker offers; None: all.
 GROUPS = sys.argv[6:] or None
 
