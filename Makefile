@@ -84,7 +84,7 @@ bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election $(ARGS)
 
 bench-all: $(READY) ## every bench but the race, at published sizes, into RESULTS; half an hour and more, needs Java and Maven
-	@set -e; for each in election tracing failover outage answers latency channel store stores security encryption forensics whatif; do \
+	@set -e; for each in election tracing failover outage answers ownership latency channel store stores security encryption forensics whatif; do \
 		$(BIN)/python -m bench.$$each --full --quiet --output $(RESULTS)/$$each.json; done
 
 race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; forty minutes, needs Java 17 and Maven

@@ -23,6 +23,7 @@ BENCHES: Final = (
     "forensics",
     "whatif",
     "answers",
+    "ownership",
     "race",
 )
 TOOLS: Final = ("compare", "report")

@@ -11,7 +11,7 @@ from bench.outage import FIGURES as OUTAGE_FIGURES
 from bench.sinks import PROTOCOLS
 from bench.spread import ratio
 from bench.stores import FIGURES as STORES_FIGURES
-from bench.tables import markdown, runs, times
+from bench.tables import markdown, number, runs, times
 
 from .drawing import Point, curves
 from .parts import Parts
@@ -21,6 +21,21 @@ _PERCENTILES: Final = ("p50", "p90", "p99", "p99.9", "max")
 _ELECTION_STAGES: Final = ("find", "elect", "commit", "apply", "gather", "encode", "other")
 _STORES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo",
                   "etcd": "etcd"}  # fmt: skip
+
+
+_OWNERS: Final = {
+    "kactl": "participants of kactl",
+    "kafka": "consumer group",
+    "etcd": "election of etcd",
+    "patroni": "lock of Patroni",
+}
+# Figures of `bench.ownership`, and the heads of their columns.
+_OWNERSHIP: Final = {
+    "deploy/changes mean": "deploy: changes a shard", "deploy/changes most": "most", "deploy/calls mean": "begins",
+    "deploy/gap median": "without owner, ms", "deploy/gap most": "longest, ms", "join/moved": "join: moved",
+    "join/interrupted": "others interrupted", "kill": "kill -9, ms", "restart": "all restarted, ms",
+    "away/working": "database back: working", "above": "busiest above average",
+}  # fmt: skip
 
 
 def election(results: Results, parts: Parts) -> str:
@@ -118,6 +133,29 @@ def answers(results: Results, parts: Parts) -> str:
             markdown(["ms", "answer", "longest order", "complete", "looks behind", "growth", "looks behind"], rows),
         )
     )
+
+
+def ownership(results: Results, parts: Parts) -> str:
+    """Returns what happens to shards when workers come, stop and are killed, by contender."""
+    figures, texts = results.figures, []
+    for size in sorted({name.split("/")[0] for name in figures}, key=lambda size: int(size.partition("x")[0])):
+        workers, _, shards = size.partition("x")
+        rows = []
+        for kind, named in _OWNERS.items():
+            values = [figures.get(f"{size}/{kind}/{name}") for name in _OWNERSHIP]
+            if any(values):
+                rows.append([named, *(_MISSING if each is None else _spread(each) for each in values)])
+        texts.append(f"{workers} workers, {int(shards):,} shards:\n\n{markdown(['', *_OWNERSHIP.values()], rows)}")
+    settings = results.settings
+    session = f"Sessions and leases of {settings.get('session')} ms, {settings.get('step')} s between two restarts"
+    return "\n\n".join((f"{session}; median, least and greatest of {settings.get('runs')} runs.", *texts))
+
+
+def _spread(figure: Figure) -> str:
+    spread = figure.spread
+    if spread.least == spread.greatest:
+        return number(figure.median)
+    return f"{number(figure.median)} ({number(spread.least)}-{number(spread.greatest)})"
 
 
 def latency(results: Results, parts: Parts) -> str:

@@ -54,6 +54,19 @@ metadata of its own broker only, kactl for the slowest broker: on a quiet machin
 (52.8 and 46.2 ms), the topic is complete after 1.01 times (63.5 and 63.0 ms), and 0 of 180 looks are behind, of
 Kafka's 42."""
 
+_OWNERSHIP: Final = """\
+## Shards with one owner each
+
+Worker processes share shards, as participants of kactl in an ownership topic, as consumers of a group with the
+assignor cooperative-sticky on three Kafka brokers, as candidates of all shards at the election service of etcd, or
+with a leader key for each shard by the library of Patroni. *Deploy* stops each worker in order and starts it again,
+one after the other; a change of owner is another worker's begin of work. *Without owner* is the time between the two,
+at each change. *Join* is one worker more. *Kill* and *all restarted* (kill -9 of all workers, and of kactl's
+controller or etcd's server; Kafka's brokers stay) last until all shards are owned, and include the starts of the
+programs. *Busiest above average* counts shards 5 s after each change. Elections and locks have no idea of shares: the
+first worker gets everything. The machine had much other load, which lengthens all times: the programs alone took up
+to 20 s to start. Locks of Patroni were lost to it, so that work began more often than the owner changed."""
+
 _ELECTION: Final = """\
 ## Broker failure
 
@@ -173,6 +186,7 @@ Section = Callable[[Results, Parts], str]
 SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "race": (_RACE, race.section),
     "answers": (_ANSWERS, benches.answers),
+    "ownership": (_OWNERSHIP, benches.ownership),
     "election": (_ELECTION, benches.election),
     "failover": (_FAILOVER, benches.failover),
     "outage": (_OUTAGE, benches.outage),

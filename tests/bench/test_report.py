@@ -120,6 +120,7 @@ def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
     partial = {
         "failover": {"sqlite/1000/cold/told": ("ms", (5.0, 6.0))},
         "answers": {"kactl/answer": ("ms", (90.0,)), "kactl/behind": ("count", (0.0, 1.0))},
+        "ownership": {"6x12/kactl/join/moved": ("count", (2.0, 1.0))},
         "outage": {"3x1/1000/all led": ("ms", (6004.0,))},
         "latency": {"pooled/idle/durable/p99": ("ms", (5.0,))},
         "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
