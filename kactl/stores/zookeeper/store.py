@@ -25,7 +25,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.model.errors import BadConfig, ControllerMoved, StoreError
+from kactl.model.errors import BadConfig, ControllerMoved, StoreDamaged, StoreError
 from kactl.runtime.background import BlockStack
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
@@ -274,8 +274,14 @@ class ZooKeeperStore:
     async def _make_tree(self) -> None:
         """Create what a cluster needs, if it is missing. A cluster keeps the id under which brokers know it."""
         cluster_id = self._cluster_id or tree.new_cluster_id(self._rng)
-        self._cluster_id = await tree.make(self._client, cluster_id)
-        self._has_tree = True
+        stored = await tree.make(self._client, cluster_id)
+        if self._cluster_id not in (None, stored):
+            raise StoreDamaged(
+                f"{layout.CLUSTER_ID} at {self._connect}",
+                f"the id of the cluster is {stored.decode(errors='replace')}, and was {cluster_id.decode()} before",
+                "name servers of one ensemble in connect; if the cluster was replaced, restart this program",
+            )
+        self._cluster_id, self._has_tree = stored, True
 
     async def resign(self, fence: Fence) -> None:
         before = self._entry.resigning()

@@ -9,7 +9,8 @@ import anyio.to_thread
 import pytest
 
 import kactl
-from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.model.errors import StoreDamaged
+from kactl.stores.zookeeper import ZooKeeperStore, request
 from kactl.testing.contracts.link_support import until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -76,6 +77,21 @@ async def test_controller_recovers_from_lost_data(fresh_zookeeper: ZooKeeperServ
 
             await until(lambda: led == {"after"})
             assert controller.snapshot().epoch > epoch  # its tokens are higher than those of before
+
+
+async def test_cluster_of_another_id_is_not_controlled(fresh_zookeeper: ZooKeeperServer) -> None:
+    """As of another ensemble in the same connect string."""
+    connect = fresh_zookeeper.connect("/k")
+    with anyio.fail_after(WAIT_S):
+        async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as store:
+            assert (await store.contest(7)).epoch == 1
+            store._has_tree = False  # as in a new session
+            await store._client.ask(
+                request.put(store._client.path("/cluster/id"), b'{"version":"1","id":"of another cluster"}', -1)
+            )
+
+            with pytest.raises(StoreDamaged, match=r"of another cluster.* servers of one ensemble"):
+                await store.contest(7, take_over=True)
 
 
 async def test_controller_recovers_from_older_data(fresh_zookeeper: ZooKeeperServer, tmp_path: Path) -> None:

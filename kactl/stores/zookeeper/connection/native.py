@@ -96,6 +96,7 @@ class NativeConnection:
         self._opened: asyncio.Event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
+        self._minority = 0  # servers with an older state, as they were logged
         self._refusals = 0
         self.trouble = ""
 
@@ -164,7 +165,7 @@ class NativeConnection:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._connection = connection
-        self._refusals = 0
+        self._refusals = self._minority = 0
         try:
             if self._closing:
                 return 0.0
@@ -198,8 +199,12 @@ class NativeConnection:
             if is_behind:
                 behind.append(host)
         if asyncio.get_running_loop().time() - self._contact_at > self.granted_ms / 1000:
-            # Only now: another server than the one that is behind may know the session.
-            for host in behind:
+            # Only now: another server than the one that is behind may know the session. An ensemble that has lost its
+            # data serves by a majority; a single one may be of another ensemble.
+            is_lost = 2 * len(behind) > len(self._hosts)
+            if behind and not is_lost:
+                self._report_minority(len(behind))
+            for host in behind if is_lost else ():
                 connection, _ = await self._try(host, limit_s, Session(), 0)
                 if connection is not None:
                     self._zxid = 0
@@ -212,6 +217,16 @@ class NativeConnection:
                     return connection
         self.is_rejected = self._rejections == len(self._hosts)
         return None
+
+    def _report_minority(self, behind: int) -> None:
+        reason = (
+            f"{behind} of {len(self._hosts)} servers in {self._text} have an older state than this client has seen, "
+            "and no other one answers: if the ensemble was restored, start the others; if they belong to another "
+            "ensemble, take them out of connect"
+        )
+        if self._minority != behind:
+            log.error("ZooKeeper: %s", reason)
+        self._minority, self.trouble = behind, reason
 
     async def _try(
         self, host: Host, limit_s: float, session: Session, zxid: int

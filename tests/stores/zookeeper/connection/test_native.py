@@ -381,6 +381,30 @@ async def test_server_with_older_state_is_named_as_such() -> None:
         assert "secure port" not in story.client.trouble
 
 
+async def test_minority_of_servers_with_older_state_is_no_loss_of_data() -> None:
+    """They may belong to another ensemble. The session is not replaced by one with them."""
+
+    async def once(line: ServerConnection) -> None:
+        await line.greet(timeout_ms=500)
+        await line.say(response_body((await line.asked()).xid, node_body(b""), zxid=2**40))
+
+    async def silent(line: ServerConnection) -> None:
+        await line.ignore()
+
+    async def hang_up(line: ServerConnection) -> None:
+        await line.hear_greeting()
+
+    async with ScriptedServer(once, silent) as own, ScriptedServer(hang_up) as other:
+        async with open_story(f"{own.connect},{other.connect}") as story:
+            await story.read("/a")
+            before = len(other.lines)
+
+            await wait_for(lambda: "1 of 2 servers" in story.client.trouble)
+
+        greetings = [line.greeting for line in other.lines[before:] if line.greeting is not None]
+        assert {greeting.zxid for greeting in greetings} == {2**40}
+
+
 async def test_new_connection_sends_the_last_seen_zxid() -> None:
     async def once(line: ServerConnection) -> None:
         await line.greet()
