@@ -81,7 +81,7 @@ class TopicCommands:
         Args:
             assignment: replicas by partition from 0 on, in place of `partitions` and `replication_factor`.
             kind: `ownership` for programs that keep no records in kactl: any participant may own any partition; see
-                docs/participants.md. It has neither `replication_factor` nor `assignment`.
+                docs/promises.md. It has neither `replication_factor` nor `assignment`.
             standby: how many participants follow each partition of an ownership topic, ready to own it.
             wait: `stored`: the topic is stored, and the controller knows it. `led`: each partition has a leader that
                 has acknowledged its order, and every broker that can be reached knows the topic. `ready`: each leader

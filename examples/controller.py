@@ -13,7 +13,7 @@ import anyio
 import kactl
 
 
-async def main(listen: str, file: str, node_id: int = 100) -> None:
+async def main(listen: str, file: str, node_id: int) -> None:
     network = kactl.TcpNetwork(listen=listen)
     store = kactl.SqliteStore(file, session_timeout_ms=2_000)
     async with kactl.Controller(node_id, store=store, network=network):
@@ -22,4 +22,4 @@ async def main(listen: str, file: str, node_id: int = 100) -> None:
 
 
 if __name__ == "__main__":
-    kactl.run(main, *sys.argv[1:3], *map(int, sys.argv[3:]))
+    kactl.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 100)

@@ -79,7 +79,7 @@ async def main(*controllers: str) -> None:
         kactl.Participant(int(os.environ["NODE"]), network=network, handler=Rooms, endpoints=here) as node,
         kactl.Spectator(network=network, topics=["rooms"]) as spectator,
     ):
-        await node.ensure_topic("rooms", partitions=PARTITIONS, replication_factor=3)
+        await node.ensure_topic("rooms", partitions=PARTITIONS, kind="ownership")
         runner = web.AppRunner(application(node, spectator))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", PORT).start()

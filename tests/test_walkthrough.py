@@ -1,7 +1,7 @@
-"""The shell blocks of README, executed in order in a fresh copy of the tree and a fresh environment.
+"""The shell blocks of README and of the pages that it was split into, executed in order in a fresh tree.
 
 Each block runs in a terminal. A block whose command runs until Ctrl-C gets its own terminal and is ended by Ctrl-C;
-every other block has to end without an error. Only ports differ from the README: KACTL_API__LISTEN and KACTL_SERVER
+every other block has to end without an error. Only ports differ from the pages: KACTL_API__LISTEN and KACTL_SERVER
 name a free one, and so does the copy of kactl.toml.
 """
 
@@ -29,7 +29,9 @@ __all__ = ["jars"]
 pytestmark = pytest.mark.slow
 
 README: Final = (tree.ROOT / "README.md").read_text(encoding="utf-8")
-KAFKA: Final = "### Over real Kafka brokers"
+WALK: Final = (tree.ROOT / "docs" / "walk-through.md").read_text(encoding="utf-8")
+_, _, _KAFKA = (tree.ROOT / "docs" / "operating.md").read_text(encoding="utf-8").partition("## Over real Kafka brokers")
+KAFKA: Final = _KAFKA.partition("\n## ")[0]
 BLOCK: Final = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 # Commands that run until Ctrl-C, and an output line that shows that they work.
@@ -39,8 +41,8 @@ UNTIL_CTRL_C: Final = {
     "kactl watch": "",  # prints nothing before the first event
     "kactl controller --config kactl.toml": "serves its API at",
 }
-# The first contains this test, the second takes minutes.
-NOT_EXECUTED: Final = {"make test", "make bench"}
+# The first contains this test. `tests/worker/test_worker_processes.py` runs the second.
+NOT_EXECUTED: Final = {"make test", "pip install .\npython worker.py"}
 
 # An installation downloads some 30 MB; two busy cores need a minute to unpack them.
 INSTALL_S: Final = 600.0
@@ -182,8 +184,7 @@ def execute(checkout: Checkout, block: str, terminals: list[Terminal]) -> str:
 
 
 def test_walkthrough_ends_without_an_error(checkout: Checkout, terminals: list[Terminal]) -> None:
-    before, _, _ = README.partition(KAFKA)
-    *starts, walk, _ = [*blocks(before), ""]
+    *starts, walk = [*blocks(README), *blocks(WALK)]
     for block in starts:
         execute(checkout, block, terminals)
 
@@ -214,7 +215,7 @@ def test_make_run_installs_only_what_it_needs(checkout: Checkout, terminals: lis
 
 def test_controller_without_its_extra_prints_one_line(checkout: Checkout) -> None:
     if not (checkout.folder.parent / "venv" / "bin" / "kactl").exists():
-        bash(checkout, next(block for block in blocks(README) if block.startswith("pip ")), timeout_s=INSTALL_S)
+        bash(checkout, next(block for block in blocks(WALK) if block.startswith("pip ")), timeout_s=INSTALL_S)
     _configure(checkout, connect="127.0.0.1:1/kafka")
 
     done = subprocess.run(
@@ -238,8 +239,7 @@ def test_controller_without_its_extra_prints_one_line(checkout: Checkout) -> Non
 @pytest.mark.interop
 @pytest.mark.usefixtures("jars")
 def test_controller_over_zookeeper_starts(checkout: Checkout, terminals: list[Terminal], tmp_path: Path) -> None:
-    _, _, after = README.partition(KAFKA)
-    install, run = blocks(after.partition("## Measure it")[0])
+    install, run = blocks(KAFKA)
     server = ZooKeeperServer(tmp_path / "zookeeper")
     server.start()
     try:
@@ -256,8 +256,8 @@ def test_controller_over_zookeeper_starts(checkout: Checkout, terminals: list[Te
 
 
 def _configure(checkout: Checkout, *, connect: str) -> None:
-    """Write README's kactl.toml, with another ZooKeeper and free ports."""
-    (text,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    """Write the kactl.toml of the page, with another ZooKeeper and free ports."""
+    (text,) = re.findall(r"```toml\n(.*?)```", KAFKA, re.DOTALL)
     text = text.replace("127.0.0.1:2181/kafka", connect)
     text = re.sub(r":919[01]\b", lambda _: f":{free_port()}", text)
     (checkout.folder / "kactl.toml").write_text(text)

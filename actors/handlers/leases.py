@@ -11,7 +11,7 @@ A holder is released when the controller knows that its leases have ended:
 
 A controller that has just taken over knows no holders. Until every participant has reported that the complete state is
 carried out, or is known to have ended, new leaders wait for all of them. `kactl.decide.state.holds` has the columns;
-docs/participants.md explains why no two leases overlap.
+docs/promises.md explains why no two leases overlap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

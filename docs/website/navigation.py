@@ -18,13 +18,14 @@ NAVIGATION: Final = (
     Group(
         "How-to guides",
         (
+            "participants",
             "operating",
+            "walk-through",
             "how-to/restart-brokers",
             "how-to/remove-a-broker",
             "how-to/back-up-and-restore",
             "runbook",
             "security",
-            "participants",
             "how-to/examples",
             "stores",
             "networks",
@@ -39,6 +40,7 @@ NAVIGATION: Final = (
             "reference/api",
             "reference/events",
             "metrics",
+            "promises",
             "reference/python",
             "forensics",
             "state-machines",

@@ -13,7 +13,7 @@ from kactl.config.settings import Config
 from tests.cli.server import QUICK, Up
 from tests.support import tree
 
-PAGES: Final = ("docs/security.md", "docs/operating.md", "docs/stores.md", "docs/participants.md", "README.md")
+PAGES: Final = ("docs/security.md", "docs/operating.md", "docs/stores.md", "docs/promises.md", "README.md")
 BLOCK: Final = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # Files of other kinds: contexts of commands, and tokens.
 OTHERS: Final = ("[contexts", "[[token")

@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -25,23 +26,21 @@ STEP_S: Final = 60.0
 
 
 class Example:
-    """A controller and three processes of an example."""
+    """Three processes of an example in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.address = f"127.0.0.1:{free_port()}"
         self.processes: list[Process] = []
         self.nodes: dict[int, Process] = {}
-        self._run("controller", [self.address, str(folder / "cluster.db")], {}).wait_for_line("listens at", STEP_S)
 
     def start(self, name: str, *arguments: str, ports: dict[int, int] | None = None) -> None:
         for node in NODES:
-            env = {"NODE": str(node)} | ({} if ports is None else {"PORT": str(ports[node])})
-            self.nodes[node] = self._run(name, [*arguments, self.address], env, suffix=str(node))
+            env = {} if ports is None else {"NODE": str(node), "PORT": str(ports[node])}
+            self.nodes[node] = self.run(name, [*arguments], env, suffix=str(node))
 
-    def _run(self, name: str, arguments: list[str], env: dict[str, str], suffix: str = "") -> Process:
+    def run(self, name: str, arguments: list[str], env: dict[str, str], suffix: str = "") -> Process:
         command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
-        process = Process(command, output=self.folder / f"{name}{suffix}.log", env=env)
+        process = Process(command, output=self.folder / f"{name}{suffix}.log", env=env, cwd=self.folder)
         self.processes.append(process)
         return process
 
@@ -55,6 +54,16 @@ class Example:
                 assert node in without or process.alive, process.text
             time.sleep(0.05)
         raise AssertionError({node: process.text for node, process in self.nodes.items()})
+
+
+def test_examples_pass_strict_type_checks(tmp_path: Path) -> None:
+    files = sorted(str(file) for file in (ROOT / "examples").glob("*.py"))
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), *files]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+
+    assert len(files) == 4
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture
@@ -74,10 +83,9 @@ def test_single_leader_is_replaced(example: Example) -> None:
     second, after = example.wait(r"leads with token (\d+)\.(\d+)", without={first})
     assert second != first
     assert int(after[2]) > int(before[2])
-    for process in (example.nodes[second], example.processes[0]):  # a participant, and the controller
-        process.signal(signal.SIGINT)
-        assert process.wait(STEP_S) == 0
-        assert "Traceback" not in process.text
+    example.nodes[second].signal(signal.SIGINT)
+    assert example.nodes[second].wait(STEP_S) == 0
+    assert "Traceback" not in example.nodes[second].text
 
 
 def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
@@ -87,17 +95,17 @@ def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
         jobs.executemany("INSERT INTO jobs (shard) VALUES (?)", [(number % 8,) for number in range(400)])
     example.start("sharded_scheduler", str(file))
     for shard in range(8):
-        example.wait(rf"leads shards-{shard} with")
+        example.wait(rf"owns shards-{shard} with")
     deadline = time.monotonic() + STEP_S
     with closing(sqlite3.connect(file, timeout=60)) as jobs:
         while not (done := jobs.execute("SELECT done_by FROM jobs WHERE shard = 0 AND done_by IS NOT NULL").fetchone()):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    victim, _ = example.wait(rf"leads shards-0 with token {re.escape(done[0])}\n")
+    victim, _ = example.wait(rf"owns shards-0 with token {re.escape(done[0])}\n")
 
     example.nodes[victim].kill()
 
-    example.wait(r"leads shards-0 with", without={victim})
+    example.wait(r"owns shards-0 with", without={victim})
     deadline = time.monotonic() + STEP_S
     with closing(sqlite3.connect(file, timeout=60)) as jobs:
         while jobs.execute("SELECT count(*) FROM jobs WHERE done_by IS NULL").fetchone()[0]:
@@ -111,7 +119,10 @@ def test_shards_of_a_killed_process_are_worked_on(example: Example) -> None:
 
 def test_rooms_of_a_killed_process_move(example: Example) -> None:
     ports = {node: free_port() for node in NODES}
-    example.start("websocket_fanout", ports=ports)
+    address = f"127.0.0.1:{free_port()}"
+    controller = example.run("controller", [address, "cluster.db"], {})
+    controller.wait_for_line("listens at", STEP_S)
+    example.start("websocket_fanout", address, ports=ports)
     for node in NODES:
         example.nodes[node].wait_for_line("serves at", STEP_S)
 
@@ -155,3 +166,6 @@ def test_rooms_of_a_killed_process_move(example: Example) -> None:
     example.nodes[victim].kill()
 
     assert asyncio.run(talk(without=victim)) != before
+    controller.signal(signal.SIGINT)
+    assert controller.wait(STEP_S) == 0
+    assert "Traceback" not in controller.text
