@@ -65,6 +65,9 @@ COALESCE_COUNT: Final = 64
 
 # A broker that this many attempts in a row did not reach is down: the first failure may be that of an old connection.
 DOWN_FAILURES: Final = 2
+# One warning, after two seconds: the registration of a broker that stops ends sooner, and after a takeover participants
+# have found the controller by then.
+WARNED_FAILURES: Final = 20
 
 
 class Outgoing(NamedTuple):
@@ -269,8 +272,7 @@ class Channel(Actor[Outgoing]):
             except BrokerUnreachable as unreachable:
                 self.failures += 1
                 self.last_error = unreachable.reason
-                # One warning: the first failure may be that of a broker that stops, whose registration ends at once.
-                level = logging.WARNING if self.failures == DOWN_FAILURES else logging.DEBUG
+                level = logging.WARNING if self.failures == WARNED_FAILURES else logging.DEBUG
                 log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
                 if self.failures == DOWN_FAILURES:
                     self._progressed()

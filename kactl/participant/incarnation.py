@@ -522,7 +522,7 @@ class Incarnation:
         """End the leaderships that this controller has not named: they belong to other brokers by now."""
         unnamed = self._handover.unnamed(request)
         if len(unnamed):
-            log.warning("broker %d ends %d leaderships that the controller has not named", self.broker, len(unnamed))
+            log.info("broker %d ends %d leaderships that the controller has not named", self.broker, len(unnamed))
             await self._on_stop_replica(unnamed)
         self._handover.state_sent(request.controller_epoch)
         return Acknowledged(error=0)
