@@ -1,24 +1,14 @@
-"""A shard as its handler receives it, and handlers that are functions."""
+"""A shard as its handler receives it. Imports little: see `worker`."""
 
-import functools
-import inspect
-import math
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-import anyio.to_thread
+if TYPE_CHECKING:
+    from kactl.fencing import Fenced
+    from kactl.participant.handlers.handler import PartitionHandler
+    from kactl.participant.leases.leader import Leader
+    from kactl.participant.leases.token import FencingToken
 
-from kactl.fencing import Fenced, fenced
-from kactl.model import TopicPartition
-from kactl.model.errors import BadRequest, LeadershipLost
-from kactl.participant.handlers.handler import PartitionHandler
-from kactl.participant.handlers.hosting import MakeHandler
-from kactl.participant.leases.leader import Leader
-from kactl.participant.leases.token import FencingToken
-from kactl.runtime.logs import logger
-
-log = logger(__name__)
 _Connection = TypeVar("_Connection")
 
 
@@ -39,7 +29,7 @@ class Shard:
 
     __slots__ = ("leader", "name", "number")
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: "Leader") -> None:
         self.leader = leader
         self.number = leader.partition.partition
         self.name = str(leader.partition)
@@ -58,12 +48,14 @@ class Shard:
         return self.leader.is_valid
 
     @property
-    def token(self) -> FencingToken:
+    def token(self) -> "FencingToken":
         """Higher than that of each earlier owner, for resources that compare it."""
         return self.leader.token
 
-    def fenced(self, connection: _Connection) -> Fenced[_Connection]:
+    def fenced(self, connection: _Connection) -> "Fenced[_Connection]":
         """Returns the block of a transaction that no earlier owner can commit; see `kactl.fencing.fenced`."""
+        from kactl.fencing import fenced
+
         return fenced(connection, self.leader, self.name)
 
     def __repr__(self) -> str:
@@ -72,48 +64,4 @@ class Shard:
 
 # A coroutine function, or a plain one, which runs in a thread of its own.
 Work = Callable[[Shard], Awaitable[None] | None]
-Handler = Work | type[PartitionHandler]
-
-
-def handler_maker(handler: Handler) -> MakeHandler:
-    """Returns what makes the handlers of shards. Raises BadRequest if the handler cannot be called with a shard."""
-    if inspect.iscoroutine(handler):
-        handler.close()  # nothing will await it
-        raise BadRequest("handler", f"is a call of {handler.__qualname__}: give the function without calling it")
-    try:
-        inspect.signature(handler).bind(object())
-    except TypeError as error:
-        raise BadRequest("handler", f"cannot be called with a shard ({error}): give `async def work(shard)`") from None
-    except ValueError:
-        pass  # a function in C, without a signature
-    if isinstance(handler, type) and issubclass(handler, PartitionHandler):
-        return handler
-    # A thread ends with its shard, so that none may wait for the end of another one.
-    return functools.partial(_Worked, work=handler, threads=anyio.CapacityLimiter(math.inf))
-
-
-class _Worked(PartitionHandler):
-    """The handler of a shard by a function."""
-
-    def __init__(self, partition: TopicPartition, *, work: Any, threads: anyio.CapacityLimiter) -> None:
-        super().__init__(partition)
-        self._work = work
-        self._threads = threads
-
-    async def lead(self, leader: Leader) -> None:
-        is_async = any(map(inspect.iscoroutinefunction, (self._work, type(self._work).__call__)))
-        try:
-            if is_async:
-                await self._work(Shard(leader))
-            else:
-                await anyio.to_thread.run_sync(self._work, Shard(leader), limiter=self._threads)
-        except LeadershipLost:
-            if leader.is_valid:
-                raise  # that of another shard
-        if leader.is_valid:
-            log.warning(
-                "the handler of %s has returned: this worker keeps the shard, and nothing works on it until it moves "
-                "to another worker; loop in the handler until it is cancelled, or call shard.leader.resign()",
-                leader.partition,
-            )
-        await anyio.sleep_forever()
+Handler = Work | type["PartitionHandler"]

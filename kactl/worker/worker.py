@@ -1,28 +1,36 @@
-"""`kactl.shards` and `kactl.singleton`: work that processes share."""
+"""`kactl.shards` and `kactl.singleton`: work that processes share.
 
+What this needs of the rest of kactl is imported when a worker is entered: an import takes longer than the start, and
+Ctrl-C finds a program that has just begun in `kactl.run`, which ends it in one line.
+"""
+
+import inspect
+import os
 from collections.abc import Sequence
-from os import PathLike
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
-from kactl.decide.messages import arguments
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, TopicPartition, check_topic_name
 from kactl.model.errors import BadRequest, IllegalState
-from kactl.participant.handlers.handler import PartitionHandler
-from kactl.participant.leases.terms import LeaseConfig
-from kactl.participant.participant import Participant
 from kactl.runtime import forks
 from kactl.runtime.background import BlockStack, raise_alone
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
-from kactl.stores.base import Store
-from kactl.transports.base import Network
 
-from .membership import Membership, new_id
-from .shard import Handler, Shard, handler_maker
+from .shard import Handler, Shard
+
+if TYPE_CHECKING:
+    from kactl.participant.handlers.handler import PartitionHandler
+    from kactl.participant.handlers.hosting import MakeHandler
+    from kactl.participant.leases.terms import LeaseConfig
+    from kactl.participant.participant import Participant
+    from kactl.stores.base import Store
+    from kactl.transports.base import Network
 
 log = logger(__name__)
 
+DEFAULT_STORE: Final = Path(".kactl", "workers.db")
 # How long shards of a killed worker wait for another one: long enough for a worker on a busy machine.
 SESSION_TIMEOUT_MS: Final = 6_000
 
@@ -30,15 +38,15 @@ SESSION_TIMEOUT_MS: Final = 6_000
 class WorkerKeywords(TypedDict, total=False):
     """Keywords of `kactl.shards` and `kactl.singleton`; see `Worker`."""
 
-    store: Store | str | PathLike[str]
+    store: "Store | str | os.PathLike[str]"
     controllers: Sequence[str]
-    network: Network
+    network: "Network"
     standby: int
     weight: int
     rack: str
     session_timeout_ms: int
     start_timeout_ms: int
-    lease: LeaseConfig
+    lease: "LeaseConfig"
 
 
 def shards(topic: str, count: int, handler: Handler, **keywords: Unpack[WorkerKeywords]) -> "Worker":
@@ -94,20 +102,20 @@ class Worker(forks.OfOneProcess):
         given: dict[str, Any] = {"start_timeout_ms": START_TIMEOUT_MS, **keywords}
         if unknown := given.keys() - WorkerKeywords.__annotations__.keys():
             raise TypeError(f"{unknown.pop()!r} is no keyword of a worker: {', '.join(WorkerKeywords.__annotations__)}")
-        if reason := check_topic_name(arguments.text(topic, "topic")):
-            raise BadRequest("topic", reason)
-        if not 1 <= arguments.whole(count, "count") <= PARTITIONS_OF_A_TOPIC_MAX:
-            raise BadRequest("count", f"{count} is no number of shards: give 1 to {PARTITIONS_OF_A_TOPIC_MAX}")
+        if not isinstance(topic, str) or (reason := check_topic_name(topic)):
+            raise BadRequest("topic", reason if isinstance(topic, str) else f"{topic!r} is no name: give a str")
+        if type(count) is not int or not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
+            raise BadRequest("count", f"{count!r} is no number of shards: give 1 to {PARTITIONS_OF_A_TOPIC_MAX}")
+        _check_handler(handler)
         self.topic = topic
         self.count = count
-        self._membership = Membership(
-            given.pop("store", None), given.pop("controllers", ()), given.pop("network", None)
-        )
-        if self._membership.store is not None:
+        self._cluster = _cluster(given.pop("store", None), given.pop("controllers", ()), given.pop("network", None))
+        if self._cluster[0] is not None:
             given.setdefault("session_timeout_ms", SESSION_TIMEOUT_MS)
         self._standby = given.pop("standby", None)
-        self._make = handler_maker(handler)
-        self._given = {**given, "handler": self._made, "groups": [topic]}
+        self._handler = handler
+        self._make: MakeHandler | None = None
+        self._given = given
         self._warned = False
         self._participant: Participant | None = None
         self._stack: BlockStack | None = None
@@ -149,7 +157,7 @@ class Worker(forks.OfOneProcess):
         return sorted(map(Shard, self.participant.leaderships(self.topic)), key=lambda shard: shard.number)
 
     @property
-    def participant(self) -> Participant:
+    def participant(self) -> "Participant":
         """What this worker is in the cluster. Raises IllegalState before it has joined."""
         if self._participant is None:
             raise IllegalState(f"the worker of {self.topic} has not joined: enter it by `async with`, or call start()")
@@ -161,8 +169,16 @@ class Worker(forks.OfOneProcess):
         self._home, self._stack = forks.home(), BlockStack(f"the worker of {self.topic}")
         stack = self._stack
         try:
-            store, network = await stack.enter_async_context(self._membership.joined())
-            participant = Participant(new_id(), store=store, network=network, **self._given)
+            from kactl.participant.participant import Participant
+
+            from .handlers import handler_maker
+            from .membership import joined, new_id
+
+            self._make = handler_maker(self._handler)
+            store, network = await stack.enter_async_context(joined(*self._cluster))
+            participant = Participant(
+                new_id(), store=store, network=network, handler=self._made, groups=[self.topic], **self._given
+            )
             await participant.open(interrupts=interrupts)
             stack.push_async_exit(participant.leave)
             await participant.start()
@@ -179,7 +195,8 @@ class Worker(forks.OfOneProcess):
             await stack.__aexit__(type(error), error, error.__traceback__)
             raise_alone(error)
 
-    def _made(self, partition: TopicPartition) -> PartitionHandler:
+    def _made(self, partition: TopicPartition) -> "PartitionHandler":
+        assert self._make is not None, "the participant has been made after it"
         if partition.partition >= self.count and not self._warned:
             self._warned = True
             log.warning(
@@ -188,3 +205,28 @@ class Worker(forks.OfOneProcess):
                 self.topic, self.count,
             )  # fmt: skip
         return self._make(partition)
+
+
+def _check_handler(handler: Any) -> None:
+    """Raises BadRequest if it cannot be called with a shard."""
+    if inspect.iscoroutine(handler):
+        handler.close()  # nothing will await it
+        raise BadRequest("handler", f"is a call of {handler.__qualname__}: give the function without calling it")
+    try:
+        inspect.signature(handler).bind(object())
+    except TypeError as error:
+        raise BadRequest("handler", f"cannot be called with a shard ({error}): give `async def work(shard)`") from None
+    except ValueError:
+        pass  # a function in C, without a signature
+
+
+def _cluster(store: Any, controllers: Sequence[str], network: Any) -> tuple[Any, Sequence[str], Any]:
+    """Returns how to join the cluster that the arguments name. Raises BadRequest if they contradict each other."""
+    if isinstance(controllers, str):
+        raise BadRequest("controllers", f"is one text, {controllers!r}: give a list of addresses")
+    if controllers and not (store is None and network is None):
+        raise BadRequest("controllers", "run elsewhere: give neither a store beside them nor a network")
+    if store is None and network is None and not controllers:
+        store = DEFAULT_STORE
+    # The program may change its working directory before it starts.
+    return Path(os.path.abspath(store)) if isinstance(store, str | os.PathLike) else store, controllers, network

@@ -3,6 +3,8 @@
 import functools
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -285,3 +287,27 @@ async def test_partial_function_is_a_handler(work: Work) -> None:
 
     async with kactl.singleton("nightly", functools.partial(with_setting, 7), store=kactl.MemoryStore()):
         await until(lambda: 0 in work.running)
+
+
+@pytest.mark.parametrize("path", ["file/workers.db", "folder"])
+async def test_place_where_no_store_can_be_is_named(path: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(kactl.KactlError, match=str(tmp_path / path)):
+        async with kactl.singleton("nightly", plain, store=tmp_path / path):
+            raise AssertionError("it is not entered")
+
+
+def test_a_worker_is_made_before_the_rest_of_kactl_is_imported() -> None:
+    """Ctrl-C before `kactl.run` has begun ends in a traceback: what takes long is imported later."""
+    program = (
+        "import sys, kactl\n"
+        "async def work(shard: kactl.Shard) -> None: ...\n"
+        "kactl.run, kactl.shards('jobs', 12, work), kactl.singleton('nightly', work)\n"
+        "print({'numpy', 'kactl.actors.system', 'kactl.participant.participant'} & sys.modules.keys())\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "set()\n"
