@@ -29,6 +29,7 @@ from kactl.decide.messages.sessions import (
     Goodbye,
     Granted,
     Heartbeat,
+    Identify,
     NotController,
     Refused,
     Register,
@@ -39,8 +40,8 @@ from kactl.decide.messages.sessions import (
     VerifyEndpoint,
     is_next_life,
 )
-from kactl.model import NO_EPOCH, Broker, Fence
-from kactl.model.errors import BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
+from kactl.model import GIVEN_IDS, NO_EPOCH, Broker, Fence, given_name
+from kactl.model.errors import BadRequest, BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
@@ -206,6 +207,20 @@ class RemoteSessions:
             return Refused.of(error)
         return answer if self._term is term else self._not_controller()
 
+    async def knows(self, request: Identify) -> bool:
+        """Returns whether the id that a participant has had is that of its session with this controller, without
+        waiting for the event loop: sessions last only as long as links are opened again."""
+        term = self._term
+        if term is None or request.broker not in GIVEN_IDS:
+            return False
+        await term.loaded.wait()
+        session = term.table.get(request.broker)
+        return (
+            session is not None
+            and session.incarnation.startswith(request.start)
+            and given_name(session.name) == request.name
+        )
+
     def standby(self) -> NotController | None:
         """Returns which instance is the active controller; None if it is this one."""
         return None if self._term is not None else self._not_controller()
@@ -231,7 +246,7 @@ class RemoteSessions:
             return Refused("SessionExpired", reason, request.seq)
         return Granted(request.seq, session.timeout_ms, epoch)
 
-    async def _carry_out(self, term: SessionTerm, request: Register | Goodbye | VerifyEndpoint) -> SessionAnswer:
+    async def _carry_out(self, term: SessionTerm, request: SessionRequest) -> SessionAnswer:
         match request:
             case Register():
                 return await self._register(term, request)
@@ -240,6 +255,8 @@ class RemoteSessions:
             case VerifyEndpoint():
                 self._check_peer(term, request)
                 return EndpointVerified(term.fence.epoch)
+            case _:
+                raise BadRequest("request", f"{type(request).__name__} is not of a session")
 
     async def _register(self, term: SessionTerm, request: Register) -> SessionAnswer:
         for _ in range(_TRIES_MAX):
@@ -287,6 +304,7 @@ class RemoteSessions:
             peer=request.peer,
             groups=request.groups,
             weight=request.weight,
+            name=request.name,
         )
         sent_ns = self._clock.lease_ns()
         epoch = await self._store.register_remote(broker, request.incarnation, timeout_ms, term.fence)

@@ -16,7 +16,7 @@ from opentelemetry import metrics, trace
 
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.decide.messages import arguments
-from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.admin import BrokerIdRequested, ResignRequested
 from kactl.decide.messages.events import (
     BrokerLagged,
     ControllerChanged,
@@ -27,6 +27,8 @@ from kactl.decide.messages.events import (
 )
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
+    Identified,
+    Identify,
     NotController,
     ParticipantLink,
     Refused,
@@ -36,7 +38,7 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.decide.outbound.batch import RequestBatch, deletion_answers
 from kactl.decide.state.cluster import Cluster
-from kactl.model import NO_BROKER, Broker
+from kactl.model import NO_BROKER, Broker, errors
 from kactl.model.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
@@ -313,10 +315,22 @@ class Controller(Commands, Queries, forks.OfOneProcess):
 
     async def session(self, request: SessionRequest, *, received_ns: int) -> SessionAnswer:
         """See `kactl.transports.base.ControllerPort`."""
+        if isinstance(request, Identify):
+            return await self._identify(request)
         answer = await self.sessions.answer(request, received_ns=received_ns)
         if isinstance(request, VerifyEndpoint) and isinstance(answer, Refused):
             self.links.endpoint_failed(ParticipantLink(request.broker, request.incarnation), answer.reason)
         return answer
+
+    async def _identify(self, request: Identify) -> SessionAnswer:
+        if await self.sessions.knows(request):
+            return Identified(request.broker)
+        try:
+            return Identified(await self.ask(BrokerIdRequested(request.broker, request.name, request.start)))
+        except errors.NotController:
+            return self._active_controller()
+        except KactlError as error:
+            return Refused.of(error)
 
     def link_opened(self, link: ParticipantLink) -> None:
         """See `kactl.transports.base.ControllerPort`."""

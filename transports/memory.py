@@ -14,7 +14,14 @@ from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
-from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import (
+    Identify,
+    NotController,
+    ParticipantLink,
+    Refused,
+    SessionAnswer,
+    SessionRequest,
+)
 from kactl.model import Broker, Endpoint, errors
 from kactl.model.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
 from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
@@ -101,6 +108,11 @@ class MemoryHub:
                 return answer
             reasons.append(f"controller {number} is not active")
         raise ControllerUnreachable("; ".join(reasons) or "no controller runs on this network")
+
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        """See `ParticipantNetwork`."""
+        self._check_process()
+        return await self.session(request)
 
     def link_opened(self, link: ParticipantLink) -> None:
         """Report an open link to all controllers."""

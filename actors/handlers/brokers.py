@@ -38,6 +38,7 @@ from .features import FeatureEvents
 from .leases import Leases
 from .offline import Offline
 from .ownership import Ownership
+from .participant_ids import ParticipantIds
 from .reassignments import Reassignments
 from .stopped_replicas import StoppedReplicas
 from .timers import Timers
@@ -77,9 +78,11 @@ class BrokerEvents(Handlers):
         balancing: Balancing,
         drains: Drains,
         ownership: Ownership,
+        ids: ParticipantIds,
     ) -> None:
         super().__init__(context)
         self._ownership = ownership
+        self._ids = ids
         self._drains = drains
         self._balancing = balancing
         self._stopped = stopped
@@ -176,6 +179,7 @@ class BrokerEvents(Handlers):
     async def _brokers_started(self, brokers: list[int], kind: str) -> None:
         for broker in brokers:
             self.cluster.forget_offline_dirs(broker)
+        self._ids.in_use(brokers)
         await self.on_broker_startup(brokers, kind)
         self._drains.brokers_started(brokers)
         self._balancing.brokers_came(brokers)

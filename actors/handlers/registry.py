@@ -20,6 +20,7 @@ from .leader_reports import LeaderReports
 from .leases import Leases
 from .offline import Offline
 from .ownership import Ownership
+from .participant_ids import ParticipantIds
 from .partition_expansion import Growth
 from .partition_reports import PartitionReports
 from .producer_ids import ProducerIds
@@ -59,6 +60,7 @@ class AllHandlers:
         self.hosting = Hosting(context)
         balancing = Balancing(context, timers)
         drains = Drains(context, timers)
+        ids = ParticipantIds(context)
         brokers = BrokerEvents(
             context,
             features,
@@ -72,6 +74,7 @@ class AllHandlers:
             balancing=balancing,
             drains=drains,
             ownership=ownership,
+            ids=ids,
         )
         topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases, ownership=ownership)
         growth = Growth(context, topics)
@@ -129,5 +132,6 @@ class AllHandlers:
             features,
             IsrProposals(context),
             ProducerIds(context),
+            ids,
         ):
             self.by_kind |= group.handlers()

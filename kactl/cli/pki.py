@@ -20,6 +20,9 @@ from urllib.parse import quote
 
 import click
 
+from kactl.decide.messages.sessions import UNNAMED
+from kactl.model import check_participant_name
+
 from .common_options import Settings, changes_host, with_options
 from .exits import Exit, Failure
 
@@ -107,7 +110,7 @@ def issue(settings: Settings, *, folder: Path, identities: tuple[str, ...], days
     The files are named after the first one.
     """
     uris = [_uri(folder, identity) for identity in identities]
-    name = identities[0].replace("/", "-")
+    name = identities[0].replace("/", "-").replace(UNNAMED, "any")
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     _check_new(cert, key)
     with _both_or_neither(key, cert, dry_run=dry_run) as (new_key, new_cert):
@@ -133,9 +136,12 @@ def _uri(folder: Path, identity: str) -> str:
         raise Failure(f"{folder} has no authority: run `kactl pki init {folder}` first") from None
     role, _, name = identity.partition("/")
     is_name = _ID.fullmatch(name) if role in _BY_ID else name.isprintable() and 0 < len(name) <= _NAME_MAX
+    if role == "participant" and not is_name:
+        is_name = name == UNNAMED or check_participant_name(name) is None
     if role not in _ROLES or not is_name or "/" in name:
         raise Failure(
-            f"{identity!r} is no identity: write controller/1, participant/3, spectator/NAME, client/NAME or "
+            f"{identity!r} is no identity: write controller/1, participant/3, participant/NAME, 'participant/*' for "
+            "all participants without an id and a name, spectator/NAME, client/NAME or "
             f"user/NAME, where NAME has at most {_NAME_MAX} characters",
             Exit.USAGE,
         )

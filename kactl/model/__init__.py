@@ -28,6 +28,13 @@ PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
 # Kafka's own limit; longer names do not fit the directory name of a partition.
 TOPIC_NAME_LENGTH_MAX: Final = 249
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+# The ids that controllers give to participants that have chosen none. Kafka's brokers count theirs from 0 or 1,001.
+# Sets of higher ids are slower; see `kactl.decide.state.rows.BrokerSet`.
+GIVEN_IDS: Final = range(40_000, 1 << 16)
+# Of a participant, which is stored with its id.
+PARTICIPANT_NAME_LENGTH_MAX: Final = 100
+# Between the host and the process of a participant that has no name: no name contains it.
+HOST_SEPARATOR: Final = ":"
 
 
 class PartitionState(enum.IntEnum):
@@ -198,6 +205,7 @@ class Broker(msgspec.Struct, frozen=True):
         peer: where other participants connect.
         groups: the ownership topics of which a participant may own partitions; None: all.
         weight: of a participant's share of these partitions.
+        name: of a participant without an id of its own choice; see `GIVEN_IDS`.
     """
 
     id: int
@@ -213,6 +221,7 @@ class Broker(msgspec.Struct, frozen=True):
     peer: Endpoint | None = None
     groups: tuple[str, ...] | None = None
     weight: int = 1
+    name: str = ""
 
     def listed_among(self, brokers: Collection["Broker"]) -> "Broker":
         """Returns this entry of a controller as it is listed among `brokers`: with a rack exactly if all of them have
@@ -356,15 +365,17 @@ def _utc(time_ms: int) -> str:
 
 
 class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What operators have ordered beyond one controllership.
+    """What operators have ordered beyond one controllership, and the ids of named participants.
 
     Attributes:
         drains: by broker.
         holds: by id of an instance that has resigned, and leaves the controllership to others.
+        names: the ids given to names of participants, the earliest first.
     """
 
     drains: dict[int, Drain] = {}
     holds: dict[int, Order] = {}
+    names: dict[str, int] = {}
 
     def without_past(self, now_ms: int) -> "Maintenance":
         """Returns it without the holds whose time limits have passed."""
@@ -377,6 +388,22 @@ class Membership(NamedTuple):
 
     brokers: dict[int, Broker]
     maintenance: Maintenance
+
+
+def check_participant_name(name: str) -> str | None:
+    """Returns the reason why `name` is not a valid name of a participant; None if it is valid.
+
+    Ids and names stand at the same place in certificates, and must not be taken for each other.
+    """
+    if not _LEGAL_TOPIC.fullmatch(name) or not name[0].isalnum() or len(name) > PARTICIPANT_NAME_LENGTH_MAX:
+        allowed = f"1 to {PARTICIPANT_NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-'"
+        return f"{name!r} is not {allowed}, the first one a letter or a digit"
+    return f"{name!r} would be a broker id: give it a letter" if name.isdecimal() else None
+
+
+def given_name(shown: str) -> str:
+    """Returns the name that a program has given to its participant, of the one in a registration; empty without one."""
+    return "" if HOST_SEPARATOR in shown else shown
 
 
 def check_topic_name(name: str) -> str | None:

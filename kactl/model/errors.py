@@ -478,24 +478,43 @@ class BrokerIdTaken(StoreError):
         renewed_ms: how long ago that session was renewed.
         ends_ms: how long it lasts if it is not renewed. None, as of the other: not known.
         is_alive: whether its process has renewed it while this one waited.
+        name: of the participant that has the id, if it has a name.
     """
 
     remedy = Remedy.RETRY
     http_status = 409
 
     def __init__(
-        self, broker: int, *, renewed_ms: int | None = None, ends_ms: int | None = None, is_alive: bool = False
+        self,
+        broker: int,
+        *,
+        renewed_ms: int | None = None,
+        ends_ms: int | None = None,
+        is_alive: bool = False,
+        name: str = "",
     ) -> None:
         if is_alive:
-            reason = "is used by a process that is alive: give each process an id of its own, or stop that process"
+            own = "a name of its own, or none" if name else "an id of its own"
+            reason = f"is used by a process that is alive: give each process {own}, or stop that process"
         else:
             reason = "is registered by another session: stop that process, or wait until its session ends"
             reason += "" if ends_ms is None else f", in {ends_ms / 1000:.1f} s if nothing renews it"
-        super().__init__(f"broker id {broker} {reason}")
+        super().__init__(f"broker id {broker} {f'of participant {name} ' if name else ''}{reason}")
         self.broker = broker
         self.renewed_ms = renewed_ms
         self.ends_ms = ends_ms
         self.is_alive = is_alive
+        self.name = name
+
+
+class NoFreeId(StoreError):
+    """No broker id is left for a participant that has not chosen one."""
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: stop participants, or give some of them an id of their own")
 
 
 class BrokerUnreachable(KactlError):

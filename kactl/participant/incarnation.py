@@ -93,8 +93,10 @@ class Incarnation:
         alter_partition: bool,
         lag_ms: float,
         incarnation: bytes = b"",
+        claim: str = "",
     ) -> None:
         self.broker = broker
+        self.claim = claim or str(broker)
         self.incarnation = incarnation
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH

@@ -20,6 +20,7 @@ from kactl.runtime.patience import Patience
 from kactl.stores.base import Session
 
 from .incarnation import Incarnation
+from .own_id import OwnId
 from .registrar import Registrar, Registration, close_session
 from .sessions import RemoteSession
 
@@ -51,9 +52,9 @@ class Lives:
         ended: set when everything has stopped.
     """
 
-    def __init__(self, broker: int, registrar: Registrar, clock: Clock, *, start_timeout_ms: float | None) -> None:
+    def __init__(self, own: OwnId, registrar: Registrar, clock: Clock, *, start_timeout_ms: float | None) -> None:
         self.ended = anyio.Event()
-        self._broker = broker
+        self._own = own
         self._registrar = registrar
         self._clock = clock
         self._start_timeout_ms = start_timeout_ms
@@ -86,7 +87,7 @@ class Lives:
             with self._scope:
                 while not self._home.left:
                     limit_ms = None if has_started else self._start_timeout_ms
-                    patience = Patience(f"broker {self._broker} is not registered", self._clock, limit_ms)
+                    patience = Patience(f"broker {self._own} is not registered", self._clock, limit_ms)
                     self._current = await self._registrar.register(patience, at_start=not has_started)
                     if not has_started:
                         task_status.started()
@@ -120,9 +121,9 @@ class Lives:
                     tasks.start_soon(_renew_over_each_link, registration)
                 await registration.incarnation.run(registration.pacemaker)
                 tasks.cancel_scope.cancel()
-            log.warning("broker %d has lost its registration and registers again", self._broker)
+            log.warning("broker %s has lost its registration and registers again", self._own)
         except Exception:
-            log.exception("broker %d has failed, and registers again", self._broker)
+            log.exception("broker %s has failed, and registers again", self._own)
 
     async def _finish(self) -> None:
         """End the present registration, if there is one; see the module docstring. Bounded, and not cancelled."""
@@ -139,7 +140,7 @@ class Lives:
                     with anyio.move_on_after(LEAVE_S):
                         await incarnation.leave()
                 with anyio.move_on_after(CLOSE_S):
-                    await close_session(self._broker, registration.session)
+                    await close_session(self._own.broker, registration.session)
             with anyio.move_on_after(CLOSE_S):
                 await incarnation.disconnect()
 
@@ -147,7 +148,7 @@ class Lives:
         try:
             await incarnation.notify_stopped()
         except Exception:
-            log.exception("the application of broker %d has failed to stop", self._broker)
+            log.exception("the application of broker %s has failed to stop", self._own)
 
 
 async def _renew_over_each_link(registration: Registration) -> None:

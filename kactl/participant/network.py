@@ -54,6 +54,11 @@ class ParticipantPort(Handler, Protocol):
     def incarnation(self) -> bytes:
         """The id of the registration; see `kactl.decide.messages.sessions.incarnation_ids`."""
 
+    @property
+    def claim(self) -> str:
+        """The identity that the network proves: the broker id, or what stands for one that was given; see
+        `kactl.decide.messages.sessions.claim_of`."""
+
     def link_changed(self, state: LinkState, reason: str = "") -> None:
         """Called in the event loop after each change of the link's state, except by `ControlLink.close`.
 
@@ -135,7 +140,12 @@ class ControlLink(Protocol):
 
 
 class ParticipantNetwork(Protocol):
-    """The side of a `kactl.transports.base.Network` that participants use."""
+    """The side of a `kactl.transports.base.Network` that participants use.
+
+    A network through which participants get ids has a method `identify(request, *, controllers=())` besides. It returns
+    the active controller's answer to an `Identify`, and raises what `ControlLink.session` raises. Such a network
+    verifies that the sender may use the name, at each link.
+    """
 
     def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()

@@ -48,6 +48,7 @@ from .listener import Listener
 from .listener_calls import ListenerCalls
 from .lives import CLOSE_S, Life, Lives
 from .network import ParticipantNetwork
+from .own_id import OwnId
 from .pause_gate import PauseGate
 from .registrar import Registrar
 from .sessions import STORE_TIMEOUT_MS
@@ -78,7 +79,9 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
     In the process of the controller, `store=controller.store, hub=controller.hub` replace the network.
 
     Args:
-        broker_id: not negative, and not used by another broker.
+        broker_id: not negative, not used by another broker, and none of `kactl.model.GIVEN_IDS`.
+        name: in place of an id: the controller gives the same one to each process with that name, also after restarts.
+            Without both, it gives one that is free, for as long as the registration lasts.
         store: where the broker registers in a session. It is opened and closed with the participant, unless it is open.
             None: the participant registers with the active controller, and has its session there.
         hub: the network of this process, which the participant shares with the controllers and other participants.
@@ -116,8 +119,9 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
 
     def __init__(
         self,
-        broker_id: int,
+        broker_id: int | None = None,
         *,
+        name: str | None = None,
         store: Store | None = None,
         hub: ParticipantNetwork | None = None,
         network: ParticipantNetwork | None = None,
@@ -141,8 +145,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         on_lease_event: Callable[[LeaseEvent], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if arguments.whole(broker_id, "broker_id") < 0:
-            raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
         if not 1 <= arguments.whole(weight, "weight") <= WEIGHT_MAX:
             raise BadRequest("weight", f"{weight} is not between 1 and {WEIGHT_MAX}")
         if store is None and not alter_partition:
@@ -150,7 +152,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         if start_timeout_ms is not None and arguments.whole(start_timeout_ms, "start_timeout_ms") < 0:
             raise BadRequest("start_timeout_ms", f"{start_timeout_ms} is negative; None waits for ever")
         offered = None if groups is None else arguments.names(groups, "groups")
-        self.id = broker_id
         self._store = store
         self._clock = clock or SystemClock()
         self._listener = listener or Listener()
@@ -178,15 +179,18 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             lease=lease,
             clock=self._clock,
         )
+        self._own = OwnId(broker_id, name, connections.network, connections.controllers)
         self._on_lease_event = on_lease_event
         self._rng = random.SystemRandom() if rng is None else rng
-        self._incarnations: Iterator[bytes] = iter(())  # since the last entry
+        self._start = b""  # of the ids of incarnations, since the last entry
+        self._incarnations: Iterator[bytes] = iter(())
         self._metrics = LeaseMetrics()
         self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
         self._registrar = Registrar(
-            Broker(broker_id, NO_EPOCH, endpoints, rack, groups=offered, weight=weight),
+            Broker(NO_BROKER, NO_EPOCH, endpoints, rack, groups=offered, weight=weight),
+            self._own,
             sessions=connections.sessions,
             network=connections.network,
             controllers=connections.controllers,
@@ -194,6 +198,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             pause=self._pause,
             lease=lease,
             make=self._make_incarnation,
+            start=lambda: self._start,
             report=self._report_lease,
             watchdog=Watchdog() if self._hosting is None else self._hosting.watchdog,
         )
@@ -234,14 +239,14 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             interrupts: whether a bug that ends the participant cancels the calling task.
         """
         if self._stack is not None:
-            self._home.check(f"participant {self.id}")
-            raise IllegalState(f"participant {self.id} is already open: use one object for each block")
+            self._home.check(f"participant {self._own}")
+            raise IllegalState(f"participant {self._own} is already open: use one object for each block")
         if self._home.left:
             # Made before a fork: each child needs registrations of its own, also if `rng` was copied.
             self._home, self._rng = forks.home(), random.SystemRandom()
         # Nothing of an earlier entry, or of another process, may be taken for this one.
-        self._incarnations = self._new_incarnations()
-        self._stack = stack = BlockStack(f"participant {self.id}")
+        self._begin_life()
+        self._stack = stack = BlockStack(f"participant {self._own}")
         try:
             await self._open(stack, interrupts=interrupts)
         except BaseException as error:
@@ -257,12 +262,12 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             await stack.enter_async_context(opened(self._store))
         # The registration ends first, and stops the application, whose calls must not be cancelled before.
         calls = await stack.enter_async_context(
-            Background(f"the application of participant {self.id}", interrupts=interrupts, end_s=CLOSE_S)
+            Background(f"the application of participant {self._own}", interrupts=interrupts, end_s=CLOSE_S)
         )
         self._calls.open(calls.start_soon)
         if self._hosting is not None:
             self._hosting.open(calls.start_soon)
-        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}", interrupts=interrupts))
+        self._tasks = await stack.enter_async_context(Background(f"participant {self._own}", interrupts=interrupts))
 
     async def aclose(self) -> None:
         """Stop for good, as at the end of a block. Does nothing if the participant is not open."""
@@ -321,19 +326,19 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
                 await self.leave(type(error), error, error.__traceback__)
                 raise_alone(error)
             return
-        self._home.check(f"participant {self.id}")
+        self._home.check(f"participant {self._own}")
         if self._tasks is None:
-            raise IllegalState(f"participant {self.id} cannot start: another task is opening or closing it")
+            raise IllegalState(f"participant {self._own} cannot start: another task is opening or closing it")
         if not self._runs:
             self._started_before = True
             self._pause.resume()
-            self._lives = Lives(self.id, self._registrar, self._clock, start_timeout_ms=self._start_timeout_ms)
+            self._lives = Lives(self._own, self._registrar, self._clock, start_timeout_ms=self._start_timeout_ms)
             await self._tasks.start(self._lives.run)
 
     async def kill(self) -> None:
         """End as a killed process does: at once, without any request; the broker stays registered until the session
         expires."""
-        self._incarnations = self._new_incarnations()
+        self._begin_life()
         if self._present is not None:
             await self._present.end(silent=True)
         if self._hosting is not None:
@@ -410,6 +415,18 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             self._incarnation.following.repeat()
 
     @property
+    def id(self) -> int:
+        """The broker id. One that was not chosen is NO_BROKER (-1) before the first registration, and may change with a
+        later one if there is no name."""
+        return self._own.broker
+
+    @property
+    def name(self) -> str:
+        """The name in the registration: the given one, or `host:process` of a participant without one; empty if the id
+        was chosen."""
+        return self._own.name
+
+    @property
     def life(self) -> Life:
         if not self._runs:
             return Life.ENDED if self._started_before else Life.NEW
@@ -432,7 +449,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
     def _present(self) -> Lives | None:
         """Raises ProcessForked in a child of the process in which it was started."""
         if self._lives is not None:
-            self._home.check(f"participant {self.id}")
+            self._home.check(f"participant {self._own}")
         return self._lives
 
     # -- called by the application
@@ -446,7 +463,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             StoreError: the controller could not be notified; call this again.
         """
         if self._incarnation is None:
-            raise IllegalState(f"participant {self.id} is not running: it has no replicas that could fail")
+            raise IllegalState(f"participant {self._own} is not running: it has no replicas that could fail")
         failed = arguments.partitions(partitions)
         self._incarnation.fail(failed)
         if self._store is not None:
@@ -472,12 +489,13 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
 
     # -- incarnations, one after the other
 
-    def _new_incarnations(self) -> Iterator[bytes]:
-        return incarnation_ids(self._rng.randbytes(START_BYTES))
+    def _begin_life(self) -> None:
+        self._start = self._rng.randbytes(START_BYTES)
+        self._incarnations = incarnation_ids(self._start)
 
-    def _make_incarnation(self) -> Incarnation:
+    def _make_incarnation(self, broker: int) -> Incarnation:
         return Incarnation(
-            self.id,
+            broker,
             store=self._store,
             clock=self._clock,
             pause=self._pause,
@@ -488,6 +506,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             alter_partition=self._alter_partition,
             lag_ms=self._lag_ms,
             incarnation=next(self._incarnations),
+            claim=self._own.claim,
         )
 
     def _report_lease(self, event: LeaseEvent) -> None:

@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from kactl.decide.machines.peer_endpoints import why_unusable
-from kactl.model import Broker, Endpoint
+from kactl.model import NO_BROKER, Broker, Endpoint
 from kactl.model.errors import (
     BrokerIdTaken,
     ControllerUnreachable,
@@ -31,6 +31,7 @@ from .leases.terms import LeaseConfig, handover_wait_ms
 from .leases.watchdog import Watchdog
 from .network import ParticipantNetwork
 from .own_endpoint import OwnEndpoint
+from .own_id import OwnId
 from .pause_gate import PauseGate
 from .sessions import SessionSource
 from .time_limit import limited
@@ -66,7 +67,8 @@ class Registrar:
     Args:
         sessions: opens a session for each registration.
         controllers: addresses of the controllers, if the network needs them.
-        make: returns a new incarnation.
+        make: returns a new incarnation of a broker.
+        start: returns the beginning of the ids of incarnations.
         report: receives the events of leases.
         watchdog: watches the leaders of all incarnations.
     """
@@ -74,6 +76,7 @@ class Registrar:
     def __init__(
         self,
         broker: Broker,
+        own: OwnId,
         *,
         sessions: SessionSource,
         network: ParticipantNetwork,
@@ -81,11 +84,13 @@ class Registrar:
         clock: Clock,
         pause: PauseGate,
         lease: LeaseConfig,
-        make: Callable[[], Incarnation],
+        make: Callable[[int], Incarnation],
+        start: Callable[[], bytes],
         report: Callable[[LeaseEvent], None],
         watchdog: Watchdog,
     ) -> None:
         self._broker = broker
+        self._own = own
         self._sessions = sessions
         self._network = network
         self._controllers = controllers
@@ -93,6 +98,7 @@ class Registrar:
         self._pause = pause
         self._lease = lease
         self._make = make
+        self._start = start
         self._report = report
         self._watchdog = watchdog
 
@@ -112,11 +118,18 @@ class Registrar:
         while True:
             await self._pause.wait_open()
             try:
-                return await self._try(self._make(), patience)
+                broker = await self._own.find(self._start())
+                self._broker = msgspec.structs.replace(self._broker, id=broker, name=self._own.name)
+                return await self._try(self._make(broker), patience)
             except BrokerIdTaken as error:
                 now_ms = self._clock.monotonic_ms()
                 refused_ms = now_ms if refused_ms is None else refused_ms
-                taken = _judged(error, waited_ms=now_ms - refused_ms)
+                if self._own.is_unnamed:
+                    self._own.broker = NO_BROKER  # another participant was given it as well: there are others
+                    reason = error
+                    patience.failed(error)
+                    continue
+                taken = _judged(error, waited_ms=now_ms - refused_ms, name=self._own.name)
                 if at_start and taken.is_alive:
                     raise taken from None
                 reason = taken
@@ -216,12 +229,13 @@ class Registrar:
         self._watchdog.extend(bound_ns=bound_ns, margin_ns=pacemaker.terms.margin_ns)
 
 
-def _judged(error: BrokerIdTaken, *, waited_ms: float) -> BrokerIdTaken:
+def _judged(error: BrokerIdTaken, *, waited_ms: float, name: str) -> BrokerIdTaken:
     """Returns the error with whether the other process is alive: it has renewed its session lately, while this one
     waited. What a process has sent before it was killed may arrive for a while."""
-    if error.renewed_ms is None or error.renewed_ms >= waited_ms - _ARRIVAL_MS:
-        return error
-    return BrokerIdTaken(error.broker, renewed_ms=error.renewed_ms, ends_ms=error.ends_ms, is_alive=True)
+    is_alive = error.renewed_ms is not None and error.renewed_ms < waited_ms - _ARRIVAL_MS
+    return BrokerIdTaken(
+        error.broker, renewed_ms=error.renewed_ms, ends_ms=error.ends_ms, is_alive=is_alive, name=name
+    )  # fmt: skip
 
 
 def _is_permanent(error: KactlError) -> bool:

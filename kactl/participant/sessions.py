@@ -120,10 +120,11 @@ class RemoteSession:
             broker.peer,
             broker.groups,
             broker.weight,
+            broker.name,
         )
         answer = await self._link.session(request)
         if not isinstance(answer, Registered):
-            raise _error(request, answer)
+            raise session_error(request, answer)
         self._broker, self._epoch, self._timeout_ms = broker.id, answer.broker_epoch, answer.timeout_ms
         return answer.broker_epoch
 
@@ -140,7 +141,7 @@ class RemoteSession:
         answer = await self._link.session(request)
         if isinstance(answer, Granted) and answer.seq == request.seq and answer.timeout_ms == self._timeout_ms:
             return
-        error = _error(request, answer)
+        error = session_error(request, answer)
         self._is_over |= isinstance(error, SessionExpired)
         raise error
 
@@ -156,7 +157,7 @@ class RemoteSession:
             request = Goodbye(self._broker, self._epoch)
             answer = await self._link.session(request)
             if not isinstance(answer, Closed):
-                raise _error(request, answer)
+                raise session_error(request, answer)
 
 
 def unreachable(peer: Endpoint, reason: str) -> EndpointUnreachable:
@@ -164,7 +165,7 @@ def unreachable(peer: Endpoint, reason: str) -> EndpointUnreachable:
     return EndpointUnreachable(peer.host, peer.port, reason.removeprefix(f"{peer.host}:{peer.port}: "))
 
 
-def _error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
+def session_error(request: SessionRequest, answer: SessionAnswer) -> KactlError:
     """Returns the error of an answer that is not the wanted one."""
     match answer:
         case Refused(error="BrokerIdTaken"):

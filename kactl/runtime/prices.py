@@ -114,6 +114,7 @@ KAFKA_PRICES: Final[dict[str, Price]] = {
 PARTICIPANT_PRICES: Final[dict[str, Price]] = {
     "Register": SMALL,
     "VerifyEndpoint": SMALL,
+    "Identify": SMALL,
     "Heartbeat": FREE,
     "Goodbye": SMALL,
     "TopicEnsureRequested": CHANGE,

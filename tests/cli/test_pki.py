@@ -105,6 +105,14 @@ def test_unreadable_file_of_the_network_is_named_by_its_key(
     assert not caplog.records
 
 
+@pytest.mark.parametrize(("identity", "file"), [("worker-a", "worker-a"), ("*", "any")])
+def test_certificate_names_a_participant_without_an_id(pki: Path, identity: str, file: str) -> None:
+    made = run("pki", "issue", str(pki), f"participant/{identity}")
+
+    assert made.code == 0, made.err
+    assert (pki / f"participant-{file}.pem").exists()
+
+
 def test_failed_certificate_leaves_no_files(pki: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pki"
     shutil.copytree(pki, folder)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kactl.admin.routes.route_table import ROUTES
 from kactl.decide.messages.routes import Watch
-from kactl.decide.messages.sessions import Goodbye, Heartbeat, Register, VerifyEndpoint
+from kactl.decide.messages.sessions import Goodbye, Heartbeat, Identify, Register, VerifyEndpoint
 from kactl.runtime.budget import BALANCES_MAX, Budget, Excess, Rate, Unit, account_of
 from kactl.runtime.prices import ADMIN_PRICES, KAFKA_PRICES, PARTICIPANT_PRICES
 from kactl.security.access import Principal
@@ -195,7 +195,7 @@ async def test_work_that_fails_or_is_cancelled_is_settled_too() -> None:
 
 def test_every_kind_of_request_of_every_server_has_a_price() -> None:
     apis = [*APIS.values(), *CONFIG_APIS.values(), *RELAYED_APIS.values()]
-    sessions = (Register, Heartbeat, Goodbye, VerifyEndpoint)
+    sessions = (Register, Heartbeat, Goodbye, VerifyEndpoint, Identify)
     asked = [request for request, right in RIGHTS.items() if right is not Right.NONE]
 
     assert ADMIN_PRICES.keys() == {f"{route.method} {route.path}" for route in ROUTES}

@@ -238,6 +238,7 @@ def _logins() -> Iterator[Limit]:
 
 
 def _peers() -> Iterator[Limit]:
+    yield Limit("name of a participant", f"{model.PARTICIPANT_NAME_LENGTH_MAX} characters", "refused")
     yield Limit(
         "broker: response before the login; after it",
         f"{size(credentials.RESPONSE_SIZE_MAX)}; {size(client.RESPONSE_SIZE_MAX)}",

@@ -126,6 +126,7 @@ class Port:
 
     def __init__(self, broker: int) -> None:
         self.broker = broker
+        self.claim = str(broker)
         self.incarnation = b""
         self.received: list[PeerMessage] = []
 

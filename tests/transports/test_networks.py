@@ -42,6 +42,7 @@ class Port:
         self.broker = broker
         self.name = name
         self.incarnation = b""
+        self.claim = str(broker)
         self.received: list[PeerMessage] = []
 
     async def why_foreign(self, controller: int, epoch: int) -> str:

@@ -58,7 +58,7 @@ class TcpControlLink(ControllerLink):
         self._served = served
         self._foreign: set[tuple[str, int]] = set()  # controllerships that were logged
         self._port = port
-        self._identity = Identity(cluster, Role.PARTICIPANT, str(port.broker))
+        self._identity = Identity(cluster, Role.PARTICIPANT, port.claim)
         self._broker_epoch = NO_EPOCH
         self._orders = 0
         search = ControllerSearch(
@@ -67,7 +67,12 @@ class TcpControlLink(ControllerLink):
         super().__init__(f"broker {port.broker}", search, dialer, rng)
 
     def _hello(self) -> Hello:
-        return handshake.hello(self._identity, incarnation=self._port.incarnation, silence_ms=self._limits.silence_ms)
+        return handshake.hello(
+            self._identity,
+            incarnation=self._port.incarnation,
+            silence_ms=self._limits.silence_ms,
+            broker=self._port.broker,
+        )
 
     async def _why_foreign(self, term: Term) -> str:
         reason = self._served.why_foreign(term)

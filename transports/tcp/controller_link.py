@@ -160,7 +160,7 @@ class ControllerLink:
 
     async def _use(self, found: Found) -> str:
         """Use a link until its end. Returns the reason of that."""
-        link, controller, self._term = found
+        link, controller, self._term = found.link, found.controller, found.term
         self._link, self._controller = link, int(controller.name)
         self._dialer.metrics.opened(Role.CONTROLLER.value)
         try:

@@ -27,7 +27,9 @@ DIALS_EACH_MAX: Final = 2
 class Verify(Protocol):
     """Connects to an address that a peer has named, and compares the participant there. Raises EndpointUnreachable."""
 
-    async def __call__(self, broker: int, incarnation: bytes, host: str, port: int, peer: str, /) -> None: ...
+    async def __call__(
+        self, broker: int, incarnation: bytes, host: str, port: int, peer: str, claim: str, /
+    ) -> None: ...
 
 
 class PeerNetworks:
@@ -108,7 +110,9 @@ class EndpointCheck:
         try:
             async with turns, self._dials:
                 peer = link.address.rpartition(":")[0].strip("[]")
-                await self._verify(link.broker, link.incarnation, request.peer.host, request.peer.port, peer)
+                await self._verify(
+                    link.broker, link.incarnation, request.peer.host, request.peer.port, peer, link.claim
+                )
         except EndpointUnreachable as error:
             # Shown for a registration that exists: a session with the store may have begun without a controller.
             # The cause is for operators: it would tell the participant what else listens there.

@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from kactl.decide.messages.sessions import NotController
-from kactl.model import NO_EPOCH
+from kactl.model import NO_BROKER, NO_EPOCH
 from kactl.model.errors import KactlError, MalformedMessage, NotAuthorized, ProtocolMismatch
 from kactl.runtime.secret import Secret
 from kactl.transports.tcp import wire
@@ -44,7 +44,7 @@ _SAME: Final = (
     "give the same secret= to all programs of the cluster; without one, those of one user on one host share "
     "network/secret in their state folder ($XDG_STATE_HOME/kactl)"
 )
-CONTROL, PEER, VERIFY = "control", "peer", "verify"
+CONTROL, PEER, VERIFY, IDENTIFY = "control", "peer", "verify", "identify"
 
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 _Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
@@ -58,9 +58,10 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     Attributes:
         role, name: the claimed identity.
         incarnation: of the participant's registration; empty for other roles.
-        purpose: CONTROL, PEER or VERIFY.
+        purpose: CONTROL, PEER, VERIFY, or IDENTIFY: to be given a broker id, by the welcome, and nothing more.
         target: name of the participant that a link other than CONTROL is for.
         silence_ms: the sender closes the link after so long without a frame.
+        broker: the id that was given to a participant whose name is none.
     """
 
     minimum: _Version
@@ -75,6 +76,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     target: _Text = ""
     silence_ms: Annotated[int, msgspec.Meta(gt=0, le=3_600_000)] = 3_000
     capabilities: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
+    broker: int = NO_BROKER
 
     @property
     def identity(self) -> Identity:
@@ -105,12 +107,14 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
     Attributes:
         controller_epoch: of the controllership; NO_EPOCH from a participant, and from an earlier version.
         active_ms: how long it has lasted.
+        broker: the id of a participant that has not chosen one.
     """
 
     version: _Version
     capabilities: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
     controller_epoch: int = NO_EPOCH
     active_ms: int = 0
+    broker: int = NO_BROKER
 
 
 _HELLO: Final = wire.Family(Hello)
@@ -129,7 +133,13 @@ class Credentials(NamedTuple):
 
 
 def hello(
-    identity: Identity, *, incarnation: bytes = b"", purpose: str = CONTROL, target: str = "", silence_ms: int
+    identity: Identity,
+    *,
+    incarnation: bytes = b"",
+    purpose: str = CONTROL,
+    target: str = "",
+    silence_ms: int,
+    broker: int = NO_BROKER,
 ) -> Hello:
     """Returns a new message with a nonce of its own."""
     return Hello(
@@ -144,6 +154,7 @@ def hello(
         purpose,
         target,
         silence_ms,
+        broker=broker,
     )
 
 
@@ -215,9 +226,11 @@ async def accept(link: Link, answer: Callable[[Hello], Hello], credentials: Cred
     return theirs, version
 
 
-def welcome(link: Link, version: int, controller_epoch: int = NO_EPOCH, active_ms: int = 0) -> None:
+def welcome(
+    link: Link, version: int, controller_epoch: int = NO_EPOCH, active_ms: int = 0, *, broker: int = NO_BROKER
+) -> None:
     """Tell the dialer that the link is open; see `Welcome`."""
-    _send(link, Welcome(version, controller_epoch=controller_epoch, active_ms=active_ms))
+    _send(link, Welcome(version, controller_epoch=controller_epoch, active_ms=active_ms, broker=broker))
 
 
 def redirect(link: Link, answer: NotController) -> None:

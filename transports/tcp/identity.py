@@ -76,6 +76,11 @@ class PeerCertificate(NamedTuple):
         return cls(uris, found.get("subject", ()))
 
 
+def is_broker_id(name: str) -> bool:
+    """Returns whether the name of a participant is its id, and not a name to which an id is given."""
+    return name.isascii() and name.isdecimal()
+
+
 Identify = Callable[[PeerCertificate], Identity]
 
 

@@ -16,7 +16,8 @@ import anyio
 from opentelemetry import metrics
 
 from kactl.decide.machines.peer_endpoints import why_unusable
-from kactl.model import Endpoint
+from kactl.decide.messages.sessions import UNNAMED, Identified, Identify, SessionAnswer
+from kactl.model import GIVEN_IDS, Endpoint, check_participant_name
 from kactl.model.errors import (
     BadConfig,
     BadRequest,
@@ -37,18 +38,19 @@ from kactl.runtime.user_state import own_secret, secret_path
 from kactl.transports.base import ControllerPort, Transport
 
 from . import attempts, handshake
+from . import identity as identities
 from .addresses import DEFAULT_LISTEN, Address, Exposure
 from .control_link import TcpControlLink
 from .dialing import Dialer
 from .endpoint_check import EndpointCheck, PeerNetworks
-from .handshake import CONTROL, VERIFY, Credentials, Hello
-from .identity import SECRET_BYTES_MIN, Identify, Identity, Role
+from .handshake import CONTROL, IDENTIFY, VERIFY, Credentials, Hello
+from .identity import SECRET_BYTES_MIN, Identity, Role, is_broker_id
 from .limits import Limits
 from .link import Link
 from .listener import Listener
 from .metrics import LinkMetrics
 from .office import Office, TcpTransport
-from .search import is_controller
+from .search import ControllerSearch, is_controller
 from .served import Served
 from .spectator_link import TcpSpectatorLink
 from .tasks import Tasks
@@ -116,7 +118,7 @@ class TcpNetwork:
         verify_endpoint: bool = True,
         peer_networks: Collection[str] = (),
         ensure_topics: Mapping[str, Collection[int]] | None = None,
-        identify: Identify | None = None,
+        identify: identities.Identify | None = None,
         limits: Limits | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
@@ -293,6 +295,32 @@ class TcpNetwork:
             async with self._listens(), self._linked(port, given) as link:
                 yield link
 
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        """See `ParticipantNetwork`. One search for the active controller."""
+        self._check_process()
+        given = [Address.parse(text, "controllers") for text in controllers]
+        self._check_controllers(given)
+        self._renew_own_secret()
+
+        def hello() -> Hello:
+            return handshake.hello(
+                Identity(self.cluster, Role.PARTICIPANT, request.name or UNNAMED),
+                incarnation=request.start,
+                purpose=IDENTIFY,
+                silence_ms=self.limits.silence_ms,
+                broker=request.broker,
+            )
+
+        search = ControllerSearch(
+            self._dialer, addresses=self._beside(given), hello=hello, rng=self._rng, clock=SystemClock()
+        )
+        found = await search.find()
+        if found is None:
+            refusal = None if search.refusal is None else type(search.refusal)
+            raise (refusal or ControllerUnreachable)(search.why_not())
+        found.link.close("the id is known")
+        return Identified(found.broker)
+
     @asynccontextmanager
     async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
         """See `Network`. The link is opened in the background.
@@ -403,11 +431,12 @@ class TcpNetwork:
 
     # -- endpoints -----------------------------------------------------------------------------------------------------
 
-    async def verify(self, broker: int, incarnation: bytes, host: str, port: int, peer: str) -> None:
+    async def verify(self, broker: int, incarnation: bytes, host: str, port: int, peer: str, claim: str = "") -> None:
         """Connect to the address that a participant advertises, and compare its registration.
 
         Args:
             peer: the address that the participant connects from.
+            claim: its identity, if that is not the id.
 
         Raises:
             EndpointUnreachable: others cannot use the address, nothing listens there, or another program does.
@@ -415,7 +444,7 @@ class TcpNetwork:
         own = self._controller_identity()
         if (unusable := why_unusable(Endpoint(PEER_LISTENER, host, port))) is not None:
             raise EndpointUnreachable(host, port, unusable)
-        wanted = Identity(self.cluster, Role.PARTICIPANT, str(broker))
+        wanted = Identity(self.cluster, Role.PARTICIPANT, claim or str(broker))
         hello = handshake.hello(own, purpose=VERIFY, target=str(broker), silence_ms=self.limits.silence_ms)
         try:
             link, theirs, _ = await self._dialer.dial(
@@ -491,7 +520,7 @@ class TcpNetwork:
     def _claims(self, hello: Hello, office: Office | None) -> Hello:
         """Returns the claims of this side. Raises ControllerUnreachable, NotAuthorized."""
         silence_ms = self.limits.silence_ms
-        if hello.purpose == CONTROL or (hello.purpose == VERIFY and not hello.target):
+        if hello.purpose in (CONTROL, IDENTIFY) or (hello.purpose == VERIFY and not hello.target):
             if office is None:
                 raise ControllerUnreachable("no controller runs at this address")
             identity = Identity(self.cluster, Role.CONTROLLER, str(office.port.node_id))
@@ -500,7 +529,7 @@ class TcpNetwork:
             port = self._ports.get(hello.target)
             if port is None:
                 raise NotAuthorized(f"no participant {hello.target} runs at this address")
-            identity = Identity(self.cluster, Role.PARTICIPANT, hello.target)
+            identity = Identity(self.cluster, Role.PARTICIPANT, port.claim)
             return handshake.hello(identity, incarnation=port.incarnation, silence_ms=silence_ms)
         raise NotAuthorized(f"this version offers no links for the purpose {hello.purpose!r}")
 
@@ -509,12 +538,21 @@ class TcpNetwork:
         if hello.role not in roles:
             needed = " or ".join(role.value for role in roles)
             error = NotAuthorized(f"{hello.identity} may not open this link: it needs the role {needed}")
-        elif hello.role is Role.PARTICIPANT and not (hello.name.isascii() and hello.name.isdecimal()):
-            error = NotAuthorized(f"{hello.identity} is no participant: its name has to be a broker id")
+        elif hello.role is Role.PARTICIPANT and (reason := _wrong_claim(hello.name)):
+            error = NotAuthorized(f"{hello.identity} is no participant: {reason}")
         else:
             return
         handshake.refuse(link, error)
         raise error
+
+
+def _wrong_claim(name: str) -> str | None:
+    """Returns why a participant must not have a name; None if it may."""
+    if not is_broker_id(name):
+        return None if name == UNNAMED else check_participant_name(name)
+    if int(name) in GIVEN_IDS:
+        return f"controllers give the ids {GIVEN_IDS[0]} to {GIVEN_IDS[-1]} to names: connect under the name"
+    return None
 
 
 def _not_found(broker: int) -> str:

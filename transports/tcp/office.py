@@ -11,11 +11,22 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 import anyio
+import msgspec
 
 from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import Watch
-from kactl.decide.messages.sessions import NotController, ParticipantLink, Refused, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import (
+    START_BYTES,
+    UNNAMED,
+    Identified,
+    Identify,
+    NotController,
+    ParticipantLink,
+    Refused,
+    SessionAnswer,
+    SessionRequest,
+)
 from kactl.model import NO_BROKER, Broker
 from kactl.model.errors import (
     BrokerUnreachable,
@@ -24,6 +35,8 @@ from kactl.model.errors import (
     KactlError,
     MalformedMessage,
     NotAuthorized,
+    SessionExpired,
+    StoreUnavailable,
 )
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Unit, account_of
@@ -36,7 +49,8 @@ from kactl.transports.tcp import wire
 from . import attempts, handshake, relayed, rights
 from .endpoint_check import EndpointCheck
 from .framing import Kind, Message
-from .identity import Role
+from .handshake import IDENTIFY
+from .identity import Role, is_broker_id
 from .lanes import LaneFull
 from .limits import REQUEST_BYTES_MAX, SESSION_BYTES_MAX, Limits
 from .link import Link, LinkClosed
@@ -68,6 +82,7 @@ _LOOKS: Final = 6
 
 _ENSURE: Final = PARTICIPANT_PRICES[TopicEnsureRequested.__name__]
 _WATCH: Final = PARTICIPANT_PRICES[Watch.__name__]
+_IDENTIFY: Final = PARTICIPANT_PRICES[Identify.__name__]
 _PEER: Final = PARTICIPANT_PRICES["Peer"]
 # Topics that participants have created lately, and whose leaders they wait for.
 _CREATED_MAX: Final = 1_000
@@ -135,11 +150,14 @@ class Office:
             if standby is not None:
                 self._dismiss(link, standby, "this instance is not the active controller")
             elif hello.role is Role.PARTICIPANT:
-                self.attach(link, hello, version)
+                await self._receive_participant(link, hello, version)
             else:
                 self.attach_spectator(link, hello, version)
         except LinkClosed as error:
             log.debug("%s has left before it was welcomed: %s", hello.identity, error)
+        except KactlError as error:
+            handshake.refuse(link, error)
+            link.close(str(error))
         except BaseException:
             # Nothing else would end it: its silence is not watched yet.
             link.abort("its handshake could not be completed")
@@ -161,9 +179,37 @@ class Office:
                 raise LinkClosed(link.reason)
         return None
 
-    def attach(self, link: Link, hello: handshake.Hello, version: int) -> None:
-        """Welcome a participant, whose name is a broker id."""
-        identity = ParticipantLink(int(hello.name), hello.incarnation, link.peer_address)
+    async def _receive_participant(self, link: Link, hello: handshake.Hello, version: int) -> None:
+        """Welcome a participant under its id. Raises KactlError if it has none."""
+        if is_broker_id(hello.name) and hello.purpose != IDENTIFY:
+            self.attach(link, hello, version, int(hello.name))
+            return
+        if is_broker_id(hello.name) or len(hello.incarnation) < START_BYTES:
+            raise NotAuthorized(f"{hello.identity} cannot be given an id: it has one, or sent no incarnation")
+        await self._pay(link, {Unit.WORK: _IDENTIFY.ms()})
+        name = "" if hello.name == UNNAMED else hello.name
+        request = Identify(hello.broker, name, hello.incarnation[:START_BYTES])
+        answer = await self.port.session(request, received_ns=self.port.clock.lease_ns())
+        match answer:
+            case Identified(broker) if hello.purpose == IDENTIFY:
+                handshake.welcome(link, version, broker=broker)
+                link.close("the id is known")
+            case Identified(broker) if broker == hello.broker:
+                self.attach(link, hello, version, broker)
+            case Identified():
+                raise SessionExpired(f"{hello.identity} has lost the id {hello.broker}: register again")
+            case NotController():
+                self._dismiss(link, answer, "this instance is not the active controller")
+            case Refused(reason=reason):
+                raise StoreUnavailable(f"{hello.identity} was given no id: {reason}")
+            case _:
+                raise InternalError(f"{answer} is no answer to {request}")
+
+    def attach(self, link: Link, hello: handshake.Hello, version: int, broker: int) -> None:
+        """Welcome a participant under a broker id that it may have."""
+        identity = ParticipantLink(broker, hello.incarnation, link.peer_address, hello.name)
+        if hello.name == UNNAMED:  # each has an account and a line in audit trails of its own
+            link.principal = msgspec.structs.replace(link.principal, name=str(broker))
         attached = Attached(link, identity)
         earlier = self._links.pop(attached.key, None)
         self._links[attached.key] = attached
@@ -357,7 +403,7 @@ class Office:
     async def _carried_out(self, attached: Attached, request: SessionRequest, received_ns: int) -> SessionAnswer:
         price = PARTICIPANT_PRICES[type(request).__name__]
         self.port.budget.charge(_account(attached.link), {Unit.WORK: price.ms()}, is_free=True)
-        rights.check_session(request, attached.identity.broker, attached.identity.incarnation)
+        rights.check_session(request, attached.identity)
         await self._endpoints.before(request, attached.identity)
         return await self.port.session(request, received_ns=received_ns)
 

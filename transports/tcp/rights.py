@@ -7,7 +7,7 @@ from typing import Final
 
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.sessions import Register, SessionRequest, VerifyEndpoint
+from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint, claim_of
 from kactl.model import NO_EPOCH
 from kactl.model.errors import NotAuthorized
 from kactl.transports.tcp.wire import Begin
@@ -27,6 +27,7 @@ RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
     admin.UncleanElectionsEnabled: Right.NONE,
     admin.EventsHandled: Right.NONE,
     admin.UndrainRequested: Right.NONE,
+    admin.BrokerIdRequested: Right.NONE,  # for the handshake
     admin.ReplicaResetRequested: Right.NONE,
     admin.ElectionRequested: Right.NONE,
     admin.TopicCreationRequested: Right.NONE,
@@ -80,10 +81,12 @@ def _check_own(name: str, broker: int, named: int | None, epoch: int | None) -> 
         raise NotAuthorized(f"participant {broker} must not send {name} without its broker epoch")
 
 
-def check_session(request: SessionRequest, broker: int, incarnation: bytes) -> None:
+def check_session(request: SessionRequest, link: ParticipantLink) -> None:
     """Raises NotAuthorized unless the link of a participant's registration may carry a request of a session."""
-    name = type(request).__name__
+    name, broker = type(request).__name__, link.broker
     if request.broker != broker:
         raise NotAuthorized(f"participant {broker} must not send {name} for broker {request.broker}")
-    if isinstance(request, Register | VerifyEndpoint) and request.incarnation != incarnation:
+    if isinstance(request, Register | VerifyEndpoint) and request.incarnation != link.incarnation:
         raise NotAuthorized(f"participant {broker} must not send {name} for another incarnation than that of its link")
+    if isinstance(request, Register) and claim_of(broker, request.name) != link.claim:
+        raise NotAuthorized(f"participant {link.claim} must not register as {request.name!r}")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import anyio
 
 from kactl.decide.messages.sessions import NotController
+from kactl.model import NO_BROKER
 from kactl.model.errors import KactlError, NotAuthorized, ProtocolMismatch
 from kactl.runtime.clock import Clock
 
@@ -25,11 +26,13 @@ class Found(NamedTuple):
     Attributes:
         controller: the claims of the controller.
         term: its controllership.
+        broker: the id of a participant that was given one.
     """
 
     link: Link
     controller: Hello
     term: Term
+    broker: int
 
 
 class ControllerSearch:
@@ -95,7 +98,7 @@ class ControllerSearch:
                     continue
                 tried.add(address)
                 try:
-                    link, controller, term = await self._dial(address)
+                    link, controller, term, broker = await self._dial(address)
                 except KactlError as error:
                     reasons[str(address)] = str(error)
                     if isinstance(error, NotAuthorized | ProtocolMismatch):
@@ -108,7 +111,7 @@ class ControllerSearch:
                 elif found:
                     link.abort("another link was opened first")
                 else:
-                    found.append(Found(link, controller, term))
+                    found.append(Found(link, controller, term, broker))
                     tasks.cancel_scope.cancel()
 
         try:
@@ -116,15 +119,15 @@ class ControllerSearch:
                 for _ in range(self._dialer.limits.dials):
                     tasks.start_soon(attempt)
         except BaseException:
-            for link, _, _ in found:
-                link.abort("the search was cancelled")
+            for one in found:
+                one.link.abort("the search was cancelled")
             raise
         self.reasons = reasons
         self.refusal = refusals[0] if refusals and len(refusals) == len(tried) else None
         return found[0] if found else None
 
-    async def _dial(self, address: Address) -> tuple[Link, Hello, Term | NotController]:
-        """Open a link to a controller.
+    async def _dial(self, address: Address) -> tuple[Link, Hello, Term | NotController, int]:
+        """Open a link to a controller. Returns the broker id in its welcome, too.
 
         Raises:
             NotAuthorized: among others: it is of another store.
@@ -132,7 +135,7 @@ class ControllerSearch:
         asked_ns = self._clock.lease_ns()
         link, controller, answer = await self._dialer.dial(address, self._hello(), is_controller)
         if isinstance(answer, NotController):
-            return link, controller, answer
+            return link, controller, answer, NO_BROKER
         term = Term(controller.name, answer.controller_epoch, asked_ns, self._clock.lease_ns(), answer.active_ms)
         if self._why_foreign is not None:
             try:
@@ -141,7 +144,7 @@ class ControllerSearch:
             except BaseException:
                 link.abort("its controller is not the one of this program")
                 raise
-        return link, controller, term
+        return link, controller, term, answer.broker
 
 
 def is_controller(hello: Hello) -> str | None:

@@ -307,6 +307,7 @@ def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, r
         shards=counts.owners.get(id_, 0),
         standby_shards=counts.standbys.get(id_, 0),
         groups=None if known is None or known.groups is None else tuple(sorted(known.groups)),
+        name="" if known is None else known.name,
     )
 
 

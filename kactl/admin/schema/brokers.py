@@ -52,6 +52,7 @@ class BrokerInfo(Answer, frozen=True):
         drain: an operator's order that it leads nothing; it may be dead meanwhile. Null without one.
         shards: number of shards of ownership topics that it owns; `standby_shards`: that it follows.
         groups: the ownership topics that it offers; null for all, and for a broker that is no participant.
+        name: of a participant that has not chosen its id: its own, or `host:process`; empty for other brokers.
     """
 
     id: int
@@ -75,6 +76,7 @@ class BrokerInfo(Answer, frozen=True):
     shards: int = 0
     standby_shards: int = 0
     groups: tuple[str, ...] | None = None
+    name: str = ""
 
 
 class BrokerList(Answer, frozen=True):

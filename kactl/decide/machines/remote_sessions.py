@@ -73,6 +73,7 @@ class RemoteSession:
         known_ns: when this controller learned that the registration is stored.
         heard_ns: when the last heartbeat that this controller granted was received; None: none was.
         end_cause: why its end was requested, if it was. Otherwise it expires.
+        name: see `kactl.model.Broker`.
     """
 
     broker: int
@@ -84,6 +85,7 @@ class RemoteSession:
     phase: Phase = Phase.LIVE
     heard_ns: int | None = None
     end_cause: str = ""
+    name: str = ""
 
     @property
     def timeout_ns(self) -> int:
@@ -131,7 +133,7 @@ class SessionTable:
     def _add(self, broker: Broker, ends_ns: int, now_ns: int) -> RemoteSession:
         phase = Phase.EVICTED if broker.evicted else Phase.LIVE
         session = RemoteSession(
-            broker.id, broker.epoch, broker.incarnation, broker.timeout_ms, ends_ns, now_ns, phase
+            broker.id, broker.epoch, broker.incarnation, broker.timeout_ms, ends_ns, now_ns, phase, name=broker.name
         )  # fmt: skip
         self._sessions[broker.id] = session
         return session

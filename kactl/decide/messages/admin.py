@@ -95,6 +95,20 @@ class UndrainRequested(ControllerRequest, frozen=True):
     by: str = ""
 
 
+class BrokerIdRequested(ControllerRequest, frozen=True):
+    """Give an id to a participant that has not chosen one; see `kactl.decide.messages.sessions.Identify`. Answer: the
+    id.
+
+    Raises NotController, NoFreeId, or StoreError if the id could not be stored.
+    """
+
+    state = ControllerState.IDLE
+    priority = Priority.HIGH
+    broker: int
+    name: str
+    start: bytes
+
+
 class ReplicaResetRequested(ControllerRequest, frozen=True):
     """Let a participant use a replica again although its handler has failed too often. Answer: the
     `kactl.decide.state.replica_reports.ReplicaReport` that the reset ends.

@@ -25,12 +25,14 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from kactl.model import NO_BROKER, NO_EPOCH, Endpoint
+from kactl.model import NO_BROKER, NO_EPOCH, Endpoint, given_name
 from kactl.model.errors import BrokerIdTaken, KactlError
 
 # An incarnation id is drawn at random when a participant starts. The rest of it counts the registrations since then.
 INCARNATION_BYTES: Final = 16
 START_BYTES: Final = 12
+# Identity of all participants without an id and a name of their own.
+UNNAMED: Final = "*"
 
 _Incarnation = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
 _Text = Annotated[str, msgspec.Meta(max_length=1_000)]
@@ -48,7 +50,7 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
         incarnation: this registration; see `incarnation_ids`.
         timeout_ms: requested timeout of the session.
         peer: where other participants connect, if they can.
-        groups, weight: see `kactl.model.Broker`.
+        groups, weight, name: see `kactl.model.Broker`.
     """
 
     broker: int
@@ -60,6 +62,29 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag=True):
     peer: Endpoint | None = None
     groups: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=_GROUPS_MAX)] | None = None
     weight: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
+    name: _Text = ""
+
+
+class Identify(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Return the broker id of a participant that has not chosen one. Answer: Identified, or Refused.
+
+    It is asked before there is a link with that id, so that it is a part of the network's handshake.
+
+    Attributes:
+        broker: the id that it has had until now; NO_BROKER if it has had none.
+        name: empty for a participant without a name.
+        start: the first START_BYTES bytes of its incarnation ids.
+    """
+
+    broker: int
+    name: str
+    start: bytes
+
+
+class Identified(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The id is the participant's: no other one is given it, until its registration has ended."""
+
+    broker: int
 
 
 class VerifyEndpoint(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -174,8 +199,8 @@ class NotController(msgspec.Struct, frozen=True, array_like=True, tag=True):
     controller_epoch: int = NO_EPOCH
 
 
-SessionRequest = Register | Heartbeat | Goodbye | VerifyEndpoint
-SessionAnswer = Registered | Granted | Unconfirmed | Closed | Refused | NotController | EndpointVerified
+SessionRequest = Register | Heartbeat | Goodbye | VerifyEndpoint | Identify
+SessionAnswer = Registered | Granted | Unconfirmed | Closed | Refused | NotController | EndpointVerified | Identified
 
 
 class ParticipantLink(NamedTuple):
@@ -184,11 +209,13 @@ class ParticipantLink(NamedTuple):
     Attributes:
         incarnation: of the registration that it serves, or is about to serve.
         address: of the participant's side; empty within one process.
+        claim: the identity that its network has verified: a name, or the id.
     """
 
     broker: int
     incarnation: bytes
     address: str = ""
+    claim: str = ""
 
 
 def incarnation_ids(start: bytes) -> Iterator[bytes]:
@@ -201,6 +228,12 @@ def incarnation_ids(start: bytes) -> Iterator[bytes]:
         raise ValueError(f"{len(start)} bytes for the start of a participant, not {START_BYTES}")
     for life in itertools.count(1):
         yield start + life.to_bytes(INCARNATION_BYTES - START_BYTES, "big")
+
+
+def claim_of(broker: int, name: str) -> str:
+    """Returns the identity that a participant has to prove, from the name in its registration: its id, its name, or
+    UNNAMED."""
+    return (given_name(name) or UNNAMED) if name else str(broker)
 
 
 def is_next_life(earlier: bytes, later: bytes) -> bool:

@@ -302,6 +302,12 @@ class Table(Columns):
             return np.flatnonzero(some((replicas == broker) & assigned))
         return np.flatnonzero(some(BrokerSet(ids)[replicas] & assigned))
 
+    def replicas_within(self, ids: range) -> frozenset[int]:
+        """Returns those of some broker ids that have an assigned replica."""
+        replicas = self._column("replicas")
+        found = (replicas >= ids.start) & (replicas < ids.stop) & self._column("assigned")
+        return frozenset(np.unique(replicas[found]).tolist())
+
     def with_unassigned_in_sync(self) -> RowNumbers:
         """Returns the rows with an in-sync replica that is not assigned, without topics queued for deletion."""
         return self.not_queued(np.flatnonzero(some(self._column("in_sync") & ~self._column("assigned"))))

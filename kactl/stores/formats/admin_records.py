@@ -105,7 +105,11 @@ def decode_maintenance(data: bytes | None, place: str) -> Maintenance:
     try:
         return decode(_maintenance, data)
     except Malformed as error:
-        log.error("%s is malformed, and no broker counts as drained until it is written again: %s", place, error)
+        log.error(
+            "%s is malformed: no broker counts as drained, and no name has an id, until it is written again: %s",
+            place,
+            error,
+        )
         return Maintenance()
 
 

@@ -53,6 +53,7 @@ class _Participant(msgspec.Struct, omit_defaults=True):
     controller: bool = False
     groups: tuple[_Text, ...] | None = None
     weight: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)] = 1
+    name: _Text = ""
 
 
 class _Node(msgspec.Struct):
@@ -94,6 +95,7 @@ def encode(broker: Broker, now_ms: int, *, controller: bool = False) -> bytes:
         controller=controller,
         groups=broker.groups,
         weight=broker.weight,
+        name=broker.name,
     )
     if own != _Participant():
         node.kactl = own
@@ -156,6 +158,7 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
         peer=own.peer,
         groups=own.groups,
         weight=own.weight,
+        name=own.name,
     )
 
 

@@ -56,6 +56,7 @@ class ContractPort:
 
     def __init__(self, broker: int, incarnation: bytes | None = None) -> None:
         self.broker = broker
+        self.claim = str(broker)
         self.incarnation = next(lives()) if incarnation is None else incarnation
         self.requests: list[Request] = []
         self.received: list[PeerMessage] = []
@@ -94,6 +95,7 @@ class ContractOffice:
         self.attempts: list[Attempt] = []
         self.budget = Budget(time.monotonic, time.thread_time)
         self.watches = 0  # that wait for a change
+        self.given = 40_000  # the id of each participant that has not chosen one
         self.failure: Exception | None = None  # raised for the next request
         self.answer: Callable[[ControllerRequest], Awaitable[Any]] = self._answer
 
@@ -129,6 +131,8 @@ class ContractOffice:
             return Granted(request.seq, 6_000, 5, 90) if request.broker_epoch == 41 else Unconfirmed(request.seq, 5)
         if isinstance(request, VerifyEndpoint):
             return EndpointVerified(5)
+        if isinstance(request, sessions.Identify):
+            return sessions.Identified(self.given)
         return sessions.Closed(request.broker_epoch)
 
     async def watch_routes(self, asked: Watch) -> RouteMessage:

@@ -58,6 +58,7 @@ ADMIN: dict[str, tuple[Any, ...]] = {
     "ElectionRequested": (ElectionKind.PREFERRED,),
     "ResignRequested": (),
     "ReleaseRequested": (100,),
+    "BrokerIdRequested": (-1, "", b""),
     "EventsHandled": (),
 }
 

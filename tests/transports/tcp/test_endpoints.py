@@ -201,10 +201,12 @@ async def test_address_registered_without_a_controller_is_shown(
 async def test_next_controller_verifies_the_address_too(session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verify, blind = kactl.TcpNetwork.verify, set[kactl.TcpNetwork]()
 
-    async def seen(network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int, peer: str) -> None:
+    async def seen(
+        network: kactl.TcpNetwork, broker: int, incarnation: bytes, host: str, port: int, peer: str, claim: str
+    ) -> None:
         if network in blind:
             raise EndpointUnreachable(host, port, "no route from here")
-        await verify(network, broker, incarnation, host, port, peer)
+        await verify(network, broker, incarnation, host, port, peer, claim)
 
     monkeypatch.setattr(kactl.TcpNetwork, "verify", seen)
     async with cluster() as first, cluster(first.state, is_standby=True) as second:

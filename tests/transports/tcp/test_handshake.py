@@ -725,11 +725,22 @@ async def test_spectators_only_watch(role: Role, kind: Kind) -> None:
     assert len(office.received_ns) == before
 
 
-@pytest.mark.parametrize("name", ["x", "-1", "²"])
-async def test_participant_needs_a_broker_id(name: str) -> None:
+@pytest.mark.parametrize(("name", "reason"), [("-1", "is not 1 to"), ("²", "is not 1 to"), ("40000", "to names")])
+async def test_participant_needs_a_broker_id_or_a_name(name: str, reason: str) -> None:
     async with controller() as network, raw_client(network.address) as client:
-        with pytest.raises(NotAuthorized, match="broker id"):
+        with pytest.raises(NotAuthorized, match=reason):
             await client.greet(hello_of(name))
+
+
+@pytest.mark.parametrize("changes", [{"broker": 40_001}, {"incarnation": b"short"}])
+async def test_link_under_an_id_that_was_not_given_is_refused(changes: dict[str, Any]) -> None:
+    office = ContractOffice()
+    office.given = 40_000
+    hello = msgspec.structs.replace(hello_of("a", incarnation=bytes(16)), **changes)
+    async with controller(office) as network, raw_client(network.address) as client:
+        with pytest.raises(KactlError, match=r"has lost the id 40001|sent no incarnation"):
+            await client.greet(hello)
+    assert not office.open
 
 
 async def test_forged_sender_of_a_message_is_ignored(caplog: pytest.LogCaptureFixture) -> None:

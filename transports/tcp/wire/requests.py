@@ -36,6 +36,7 @@ ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
     admin.UncleanElectionsEnabled: None,
     admin.EventsHandled: None,
     admin.UndrainRequested: bool,
+    admin.BrokerIdRequested: int,
     admin.ReplicaResetRequested: ReplicaReport,
     admin.ElectionRequested: list[admin.ElectionResult],
     admin.TopicCreationRequested: TopicRef,

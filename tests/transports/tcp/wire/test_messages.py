@@ -66,6 +66,7 @@ REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
     (admin.UncleanElectionsEnabled(False), None),
     (admin.EventsHandled(), None),
     (admin.UndrainRequested(3, dry_run=True), True),
+    (admin.BrokerIdRequested(40_000, "worker-a", bytes(12)), 40_000),
     (admin.ReplicaResetRequested(ORDERS_0, 3), ReplicaReport(ReplicaStatus.ERROR, "prepare: no disk", 1.5, 2**40)),
     (
         admin.ElectionRequested(admin.ElectionKind.PREFERRED, (ORDERS_0,)),
