@@ -117,10 +117,18 @@ class Shutdowns(Handlers):
         await self._hand_over(broker.id, led)
         await self._stop_following(broker.id, followed)
         remaining = {*self.cluster.table.names(self.cluster.table.led_by(broker.id))}
-        remaining |= {name for name, each in self.cluster.handovers.items() if each.former == broker.id}
+        remaining |= self._handed_over(broker.id)
         log.info("broker %d is %s; it led %d partitions, and still leads %d",
                  broker.id, "drained" if drained else "shutting down", len(led), len(remaining))  # fmt: skip
         return sorted(remaining)
+
+    def _handed_over(self, broker: int) -> set[TopicPartition]:
+        """Returns the shards that the broker leads until their next owners have prepared. If all members stop, as after
+        Ctrl-C in a terminal, there are none to wait for."""
+        table, leaders = self.cluster.table, self.cluster.table.column("leader")
+        handed = {name for name, each in self.cluster.handovers.items() if each.former == broker}
+        stays = self.cluster.brokers.keys() - self.cluster.shutting_down
+        return {name for name in handed if leaders[table.row(name)] in stays}
 
     async def on_drain_advanced(self, event: DrainAdvanced) -> None:
         """Continue a drain: hand over the partitions that another replica can lead now, and leave the other ISRs."""

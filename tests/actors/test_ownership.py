@@ -258,6 +258,22 @@ async def test_owner_that_stops_leads_until_the_next_one_is_prepared() -> None:
         await stopping
 
 
+async def test_members_that_all_stop_do_not_wait_for_each_other() -> None:
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(4)
+        cluster.gate[2] = asyncio.Event()
+
+        first = cluster.stopping(1)
+        await cluster.clock.advance(300)
+        assert not first.done()
+        second = cluster.stopping(2)
+        for _ in range(10):
+            await cluster.clock.advance(100)
+
+        assert first.done()
+        assert second.done()
+
+
 async def test_owner_that_does_not_prepare_is_passed_over() -> None:
     async with open_cluster(1) as cluster:
         await cluster.create(2)
