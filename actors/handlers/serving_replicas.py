@@ -6,6 +6,7 @@ failed only after a restart.
 """
 
 import dataclasses
+import zlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,8 +28,21 @@ log = logger(__name__)
 
 # Pauses between the starts of a replica that fails each time, as between the calls of a handler that fails.
 PAUSES_MS: Final = (1_000.0, 2_000.0, 4_000.0)
-# A replica that was started longer ago is not counted as one that fails each time.
+# Of a replica that has failed after each of these, too: the pauses double up to this one.
+PAUSE_MS_MAX: Final = 60_000.0
+# The later pauses are shorter by up to this part, so that replicas that fail together are not started together.
+PAUSE_SPREAD: Final = 0.25
+# A replica that was started longer ago, and than its pause, is not counted as one that fails each time.
 FORGET_MS: Final = 10_000.0
+
+
+def pause_ms(name: TopicPartition, count: int) -> float:
+    """Returns the pause after so many starts in a row."""
+    if count <= len(PAUSES_MS):
+        return PAUSES_MS[count - 1]
+    part = PAUSE_SPREAD * zlib.crc32(f"{name} {count}".encode()) / 2**32
+    # A replica that has failed for long would otherwise need a number without bounds.
+    return min(PAUSES_MS[-1] * 2.0 ** min(count - len(PAUSES_MS), 16), PAUSE_MS_MAX) * (1 - part)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,20 +52,20 @@ class _Starts:
     Attributes:
         count: how many.
         last_ms: monotonic time of the last one.
+        pause_ms: until the next one at the earliest.
     """
 
     count: int
     last_ms: float
-
-    @property
-    def is_last(self) -> bool:
-        """True if no start follows."""
-        return self.count > len(PAUSES_MS)
+    pause_ms: float
 
     @property
     def next_ms(self) -> float:
-        """Earliest time of the next start, if there is one."""
-        return self.last_ms + PAUSES_MS[self.count - 1]
+        return self.last_ms + self.pause_ms
+
+    @property
+    def forgotten_ms(self) -> float:
+        return self.last_ms + max(FORGET_MS, self.pause_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +87,7 @@ class ServingReplicas(Handlers):
 
     A response without an error does not prove that the application can serve: a participant also sends one for a
     leadership that waits, before it calls its application. Such a replica fails and responds in turns, so its starts
-    are spaced out, and it stays offline after the fourth in a row until the broker registers again, or responds later.
+    are spaced out. They never end: nothing is lost by another one.
 
     A response proves nothing if the participant has reported the failure: the order was accepted before its handler
     failed, or while it waits. Another report follows when the replica can serve.
@@ -131,7 +145,10 @@ class ServingReplicas(Handlers):
         await self.serve(event.broker, np.sort(self.cluster.table.rows_known(due)))
         for name in due:
             count = starts[name].count + 1 if name in starts else 1
-            starts[name] = _Starts(count, now_ms)
+            starts[name] = _Starts(count, now_ms, pause_ms(name, count))
+            if count == len(PAUSES_MS) + 1:
+                log.warning("broker %d: %s has failed after %d starts in a row; it is started again after pauses of up "
+                            "to %d s", event.broker, name, count - 1, PAUSE_MS_MAX / 1_000)  # fmt: skip
         left = self._answered.pop(event, {})
         left = {name: None for name in left if name not in due}
         if left:
@@ -139,20 +156,15 @@ class ServingReplicas(Handlers):
             self._queue(event)
 
     def _startable(self, event: ReplicasServe, names: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
-        """Returns the names without those of replicas that have failed after each of their starts, or have reported
-        that they cannot serve."""
+        """Returns the names without those of replicas that have reported that they cannot serve."""
         starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
         result: dict[TopicPartition, None] = {}
         for name in names:
             if self._is_reported(event.broker, name):
                 continue
-            if name in starts and now_ms - starts[name].last_ms >= FORGET_MS:
+            if name in starts and now_ms >= starts[name].forgotten_ms:
                 del starts[name]
-            if name in starts and starts[name].is_last:
-                log.warning("broker %d: %s has failed after %d starts in a row and stays offline: restart the broker",
-                            event.broker, name, starts[name].count)  # fmt: skip
-            else:
-                result[name] = None
+            result[name] = None
         return result
 
     def _is_reported(self, broker: int, name: TopicPartition) -> bool:
