@@ -134,4 +134,7 @@ class AllHandlers:
             ProducerIds(context),
             ids,
         ):
-            self.by_kind |= group.handlers()
+            handlers = group.handlers()
+            if twice := self.by_kind.keys() & handlers.keys():
+                raise ValueError(f"two handlers of {sorted(kind.__name__ for kind in twice)}: leave one of them")
+            self.by_kind |= handlers

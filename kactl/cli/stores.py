@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kactl.config.settings import Config, StoreConfig
 from kactl.model import Broker
+from kactl.model.errors import BadConfig
 from kactl.runtime.clock import Clock
 from kactl.runtime.secret import Secret
 from kactl.stores.base import Store
@@ -27,25 +28,28 @@ def store_factory(config: Config, *, clock: Clock | None, holder: Holder) -> Cal
         holder: the lock on the data folder, for SQLite: sessions of the process that held it before end at once.
 
     Raises:
-        BadConfig: a file that the configuration names cannot be read.
+        BadConfig: a file that the configuration names cannot be read, or no such store is opened here.
     """
     store = config.store
-    if store.kind == "sqlite":
-        return lambda: SqliteStore(store.path, clock=clock, session_timeout_ms=store.session_timeout, holder=holder)
-    from kactl.stores.etcd import EtcdStore
+    match store.kind:
+        case "sqlite":
+            return lambda: SqliteStore(store.path, clock=clock, session_timeout_ms=store.session_timeout, holder=holder)
+        case "etcd":
+            from kactl.stores.etcd import EtcdStore
 
-    password, tls = _password(store), tls_context(store)
-    return lambda: EtcdStore(
-        store.endpoints,
-        cluster=config.cluster,
-        prefix=store.prefix,
-        session_timeout_ms=store.session_timeout,
-        start_timeout_ms=store.start_timeout,
-        user=store.user or None,
-        password=password,
-        tls=tls,
-        clock=clock,
-    )
+            password, tls = _password(store), tls_context(store)
+            return lambda: EtcdStore(
+                store.endpoints,
+                cluster=config.cluster,
+                prefix=store.prefix,
+                session_timeout_ms=store.session_timeout,
+                start_timeout_ms=store.start_timeout,
+                user=store.user or None,
+                password=password,
+                tls=tls,
+                clock=clock,
+            )
+    raise BadConfig("store.kind", f"no cluster of this process is stored in {store.kind}: write sqlite or etcd")
 
 
 def zookeeper_store(store: StoreConfig, listed_as: Broker | None = None) -> "ZooKeeperStore":

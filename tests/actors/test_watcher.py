@@ -1,6 +1,7 @@
 """Store notifications reach the controller once, and are ignored after it has stopped."""
 
 import logging
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -65,3 +66,13 @@ async def test_send_gate_is_paused_while_the_session_is_suspended_or_over() -> N
         stood.append(gate.is_open)
 
     assert stood == [False, True, False, False], "after a loss the controllership is given up first"
+
+
+@pytest.mark.parametrize("what", Changed)
+async def test_each_kind_of_change_has_an_effect(what: Changed) -> None:
+    inbox, calls = MagicMock(), MagicMock()
+    watcher = Watcher(inbox, clear_and_put=calls.clear_and_put, gate=calls.gate, configs=lambda _: None)
+
+    watcher(StoreEvent(what, {Changed.BROKER: "1", Changed.LEADERSHIP: "orders-0"}.get(what, "orders")))
+
+    assert inbox.mock_calls or calls.mock_calls

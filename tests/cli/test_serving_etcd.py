@@ -109,3 +109,10 @@ def test_unreadable_file_is_named(tmp_path: Path, keys: dict[str, object], reaso
 
     with pytest.raises(BadConfig, match=reason):
         store_factory(config, clock=None, holder=NO_HOLDER)
+
+
+def test_other_store_is_refused_rather_than_taken_for_etcd(tmp_path: Path) -> None:
+    config = load(None, {}, {"node-id": 0, "store.kind": "memory"})
+
+    with pytest.raises(BadConfig, match=r"store\.kind: no cluster of this process is stored in memory: write sqlite"):
+        store_factory(config, clock=None, holder=NO_HOLDER)

@@ -7,6 +7,7 @@ import pytest
 
 from kactl.config.settings import HealthConfig
 from kactl.telemetry.health import Channel, Check, Facts, FailedHandler, Limits, Partitions, Stuck, checks, status_of
+from tests.support import tree
 
 PARTITIONS = Partitions(
     total=1000,
@@ -159,3 +160,9 @@ def test_limits_and_configuration_have_the_same_defaults() -> None:
     from kactl.admin.health_facts import limits_of
 
     assert limits_of(HealthConfig()) == Limits()
+
+
+def test_each_check_stands_in_the_runbook() -> None:
+    page = (tree.ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+
+    assert [check.name for check in checks(HEALTHY, Limits()) if f"\n| `{check.name}` |" not in page] == []

@@ -1,7 +1,7 @@
 """Encoding of requests: byte for byte equal to Kafka's classes and to kio."""
 
 import gc
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -96,6 +96,10 @@ GOLDEN: dict[tuple[str, int], tuple[Request, str]] = {
         "0000002f000500030000000300043130303000000003e800000005000000000000004d02027402000000000000000301000000",
     ),
 }
+
+
+def test_each_request_to_brokers_has_bytes_of_kafka() -> None:
+    assert {type(request) for request, _ in GOLDEN.values()} == set(get_args(Request))
 
 
 @pytest.mark.parametrize(("ibp", "correlation_id"), GOLDEN)

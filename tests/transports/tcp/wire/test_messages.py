@@ -4,7 +4,7 @@ import dataclasses
 import random
 import tracemalloc
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from kactl.decide.messages.control import (
     OrderReason,
     PartitionErrors,
     ReplicaReset,
+    Request,
     StateSent,
     StopReplica,
     UpdateMetadata,
@@ -117,6 +118,10 @@ OF_PARTICIPANTS: Final[list[tuple[Any, Any]]] = [
     (EXPLAINED, LeaderAndIsrResponse(0, PartitionErrors.none(), leads_later=True)),
     (ReplicaReset(1, 2, 2**40, TopicRef("orders", bytes(range(16))), 3), Acknowledged(31)),
 ]
+
+
+def test_each_request_to_participants_has_an_encoding() -> None:
+    assert {type(order) for order, _ in EXCHANGES + NOTHING + OF_PARTICIPANTS} == set(get_args(Request))
 
 
 @pytest.mark.parametrize(("order", "response"), EXCHANGES + NOTHING + OF_PARTICIPANTS)

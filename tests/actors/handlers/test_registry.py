@@ -1,0 +1,28 @@
+"""Each kind of event has exactly one handler."""
+
+from unittest.mock import MagicMock
+
+import pytest
+
+from kactl.actors.handlers import registry
+from kactl.actors.handlers.producer_ids import ProducerIds
+from kactl.decide.messages.events import BrokersChanged, Event
+
+
+def leaves(kind: type[Event]) -> set[type[Event]]:
+    return set().union(*map(leaves, kind.__subclasses__())) or {kind}
+
+
+def handlers() -> registry.AllHandlers:
+    return registry.AllHandlers(MagicMock(), unclean=MagicMock(), retry_later=MagicMock())
+
+
+def test_each_kind_of_event_has_a_handler() -> None:
+    assert handlers().by_kind.keys() == leaves(Event)
+
+
+def test_second_handler_of_an_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerIds, "handlers", lambda _: {BrokersChanged: MagicMock()})
+
+    with pytest.raises(ValueError, match=r"two handlers of \['BrokersChanged'\]"):
+        handlers()
