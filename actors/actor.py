@@ -13,7 +13,7 @@ import collections
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kactl.model.errors import KactlError, Remedy
+from kactl.model.errors import IllegalState, KactlError, Remedy
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_origin import NO_ORIGIN, Origin, present
 
@@ -86,6 +86,7 @@ class Inbox(Generic[M]):
         self._now = now
         self._entries: collections.deque[Entry[M]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the actor
         self._closed = False
         self.waited_ms = 0.0
         self.origin = NO_ORIGIN
@@ -120,10 +121,19 @@ class Inbox(Generic[M]):
 
     async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
         """Return the next message and the future of its result; wait for one."""
+        self._loop = asyncio.get_running_loop()
         while (entry := self._pop()) is None:
-            self._wake = asyncio.get_running_loop().create_future()
+            self._wake = self._loop.create_future()
             await self._wake
         return self._taken(entry)
+
+    def check_loop(self) -> None:
+        """Raises IllegalState in another event loop than the actor's, which would not notice the message."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise IllegalState(
+                f"{self._owner} runs in another event loop than this call, which would wait for ever: call it there, "
+                "as by asyncio.run_coroutine_threadsafe, or enter one object for each loop"
+            )
 
     def drain(self) -> list[Entry[M]]:
         """Remove and return all messages, in the order in which they were queued."""
@@ -182,6 +192,7 @@ class Ref(Generic[M]):
     async def ask(self, message: M) -> Any:
         """Queue a message, wait for it, and return its result. Raises the exception that the actor raises for it."""
         reply_to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._inbox.check_loop()
         self._inbox.put(message, reply_to)
         try:
             return await reply_to

@@ -46,6 +46,8 @@ RETRY_MS: Final = 500
 LINK_RETRY_MS: Final = 50
 # How much later than its process a renewal may end.
 _ARRIVAL_MS: Final = 1_000
+# How much later than its timeout etcd or ZooKeeper may end a session: some ticks, or the election of a leader.
+_LATE_END_MS: Final = 10_000
 # Time limit of each request at the end, in case the controller or the store hangs; the session then expires.
 CLOSE_S: Final = 5.0
 # Failures that may be over at the next attempt, or are by the end of an operator's work.
@@ -132,8 +134,11 @@ class Registrar:
                 taken = _judged(error, waited_ms=now_ms - refused_ms, name=self._own.name)
                 if at_start and taken.is_alive:
                     raise taken from None
+                if not isinstance(reason, BrokerIdTaken):
+                    wait_ms = max(taken.ends_ms or 0, patience.rest_ms)
+                    log.warning("broker %s waits for up to %.1f s: %s", self._own, wait_ms / 1000, taken)
                 reason = taken
-                patience.failed(taken, ends_ms=taken.ends_ms or 0)
+                patience.failed(taken, ends_ms=taken.ends_ms or 0, is_logged=True)
             except _FAILURES as error:
                 if at_start and _is_permanent(error):
                     raise
@@ -233,9 +238,11 @@ def _judged(error: BrokerIdTaken, *, waited_ms: float, name: str) -> BrokerIdTak
     """Returns the error with whether the other process is alive: it has renewed its session lately, while this one
     waited. What a process has sent before it was killed may arrive for a while."""
     is_alive = error.renewed_ms is not None and error.renewed_ms < waited_ms - _ARRIVAL_MS
-    return BrokerIdTaken(
-        error.broker, renewed_ms=error.renewed_ms, ends_ms=error.ends_ms, is_alive=is_alive, name=name
-    )  # fmt: skip
+    ends_ms = error.ends_ms
+    if ends_ms is not None and error.renewed_ms is None:
+        # The store only knows the timeout of the session, and may end it late.
+        ends_ms = max(0, ends_ms + _LATE_END_MS - int(waited_ms))
+    return BrokerIdTaken(error.broker, renewed_ms=error.renewed_ms, ends_ms=ends_ms, is_alive=is_alive, name=name)
 
 
 def _is_permanent(error: KactlError) -> bool:

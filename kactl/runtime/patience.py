@@ -67,15 +67,16 @@ class Patience:
                 self.failed(error)
             await self._clock.sleep_ms(_PAUSE_MS)
 
-    def failed(self, error: KactlError, *, ends_ms: float = 0) -> None:
+    def failed(self, error: KactlError, *, ends_ms: float = 0, is_logged: bool = False) -> None:
         """Log an error, or raise it if the time is over.
 
         Args:
             ends_ms: when the error will be over by itself, which is waited for whatever the limit.
+            is_logged: the caller has logged it.
         """
         if self.rest_ms <= 0 and ends_ms <= 0:
             raise error
         waited_ms = self._clock.monotonic_ms() - self._began_ms
-        if waited_ms >= self._log_ms:
+        if waited_ms >= self._log_ms and not is_logged:
             log.warning("%s after %.0f s, and tries again: %s", self._what, waited_ms / 1000, error)
             self._log_ms = waited_ms + min(waited_ms, _REPEAT_MS)

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from kactl.model import Broker
-from kactl.model.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
+from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, SessionBound, StoreEvent
@@ -226,7 +226,7 @@ class EtcdSession:
                 return response.header.revision
             present = messages.read(response, 0)[0]
             if present.lease != self.lease:
-                raise BrokerIdTaken(broker.id)
+                raise registration.taken(broker.id, present.value)
             if registration.is_evicted(present.value):
                 raise self._expired()
             # A later registration has a later broker epoch, which is the revision at which its key was created.

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from kactl.model import Broker, Endpoint
+from kactl.model.errors import BrokerIdTaken
 
 from .json_text import INT32_MAX, Malformed, excerpt
 from .json_text import decode as decode_json
@@ -112,6 +113,12 @@ def encode_evicted(data: bytes) -> bytes:
 def is_evicted(data: bytes | None) -> bool:
     """Returns whether a registration has the mark of an eviction; False if it cannot be read."""
     return _own(data).evicted
+
+
+def taken(broker: int, data: bytes | None) -> BrokerIdTaken:
+    """Returns the error for an id with this registration. Its session lasts for its timeout at most, if nothing renews
+    it."""
+    return BrokerIdTaken(broker, ends_ms=_own(data).timeout_ms or None)
 
 
 def is_controller(data: bytes | None) -> bool:

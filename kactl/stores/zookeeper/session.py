@@ -146,7 +146,7 @@ class ZooKeeperSession:
             self._registered = self._client.path(path), stat.version
             return int(stat.czxid)
         if node.ephemeralOwner not in self._ended:
-            raise BrokerIdTaken(broker.id)
+            raise registration.taken(broker.id, stored)
         deleted = await self._ask(request.delete(self._client.path(path), node.version))
         if isinstance(deleted, ZookeeperError) and not isinstance(deleted, NoNodeError):
             raise BrokerIdTaken(broker.id)
