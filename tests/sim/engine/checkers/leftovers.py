@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.events import BalanceDue, Event, Priority, ShutdownOverdue, StandbyDue
+from kactl.decide.messages.events import BalanceDue, Event, PlacementDue, Priority, ShutdownOverdue, StandbyDue
 from kactl.testing.nodes import on
 from tests.sim.engine.cluster import SimulatedCluster
 
@@ -60,6 +60,8 @@ class Leftovers:
             registered = memory.brokers.get(event.broker)
             is_meant = registered is not None and registered.epoch == event.broker_epoch
             return is_active and is_meant and event.broker in memory.shutting_down
+        if isinstance(event, PlacementDue) and not self._controller.cluster.handovers:
+            return is_active  # it waits for the next step of a restart of all participants
         return isinstance(event, BalanceDue if is_active else StandbyDue)
 
     def _tasks(self) -> Counter[tuple[str, str]]:
