@@ -50,7 +50,7 @@ class Edit(NamedTuple):
     @property
     def module(self) -> str:
         """Dotted name of the module."""
-        name = self.file.removesuffix(".py").replace("/", ".")
+        name = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return f"{_PACKAGE}.{name}" if self.file.split("/")[0] in _OUTSIDE else name
 
 
