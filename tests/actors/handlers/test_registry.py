@@ -18,7 +18,9 @@ def handlers() -> registry.AllHandlers:
 
 
 def test_each_kind_of_event_has_a_handler() -> None:
-    assert handlers().by_kind.keys() == leaves(Event)
+    shipped = {kind for kind in leaves(Event) if kind.__module__.startswith("kactl.")}  # other tests define more
+
+    assert handlers().by_kind.keys() == shipped
 
 
 def test_second_handler_of_an_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
