@@ -1,6 +1,7 @@
 """Processes that explore seeds at the same time."""
 
 import contextlib
+import os
 import queue
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from . import mutants
 
 _MODULE: Final = "tests.sim.engine.exploring"
 _END: Final = object()
+# The folder of `tests`, which is installed nowhere: the processes may be started in any folder.
+_ROOT: Final = Path(__file__).parents[3]
 
 
 class JobFailed(Exception):
@@ -41,9 +44,11 @@ def results(commands: list[list[str]]) -> Generator[dict[str, Any]]:
         JobFailed: one ended by an error.
     """
     lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with contextlib.ExitStack() as stack:
         for one in commands:
-            process = subprocess.Popen(one, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(one, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
             reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
             stack.callback(_end, process, reader)
             reader.start()

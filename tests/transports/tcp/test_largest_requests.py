@@ -139,7 +139,8 @@ def _bytes_max(sent: Sent) -> int:
 
 def test_each_kind_has_a_largest_request() -> None:
     """A new kind is not served without a price, and not without an entry here."""
-    assert {sent.name for sent in largest(EPOCH)} == set(PARTICIPANT_PRICES)
+    # Identify is a part of the handshake, and links do not accept it.
+    assert {sent.name for sent in largest(EPOCH)} == set(PARTICIPANT_PRICES) - {"Identify"}
 
 
 def test_largest_requests_use_most_of_what_is_allowed() -> None:
