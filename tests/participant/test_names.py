@@ -133,8 +133,9 @@ async def test_names_keep_their_ids_and_links_over_a_takeover(tmp_path: Path) ->
         store = kactl.SqliteStore(tmp_path / "k.db")
         return kactl.Controller(node_id, store=store, network=kactl.TcpNetwork(listen="127.0.0.1:0", secret=SECRET))
 
-    async with controller(100) as one, controller(101) as two, AsyncExitStack() as stack:
+    async with controller(100) as one, AsyncExitStack() as stack:
         await one.wait_active()
+        two = await stack.enter_async_context(controller(101))
         addresses = [str(getattr(each.network, "address", "")) for each in (one, two)]
         network = kactl.TcpNetwork(controllers=addresses, secret=SECRET)
         nodes = [await stack.enter_async_context(participant(name, network=network)) for name in ("a", None)]

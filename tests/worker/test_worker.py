@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +68,18 @@ async def test_handler_runs_for_each_shard_until_the_end_of_the_block(work: Work
 
 
 async def test_shard_guards_a_transaction(work: Work) -> None:
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    database.executescript(f"CREATE TABLE done (shard INTEGER); {kactl.fencing.ddl('sqlite')}")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        database.executescript(f"CREATE TABLE done (shard INTEGER); {kactl.fencing.ddl('sqlite')}")
 
-    async with kactl.singleton("nightly", work, store=kactl.MemoryStore()):
-        await until(lambda: 0 in work.running)
-        shard = work.running[0]
-        with shard.fenced(database) as tx:
-            tx.execute("INSERT INTO done VALUES (?)", (shard.number,))
+        async with kactl.singleton("nightly", work, store=kactl.MemoryStore()):
+            await until(lambda: 0 in work.running)
+            shard = work.running[0]
+            with shard.fenced(database) as tx:
+                tx.execute("INSERT INTO done VALUES (?)", (shard.number,))
 
-    assert database.execute("SELECT * FROM done").fetchall() == [(0,)]
-    with pytest.raises(kactl.LeadershipLost), shard.fenced(database):
-        raise AssertionError("it is not entered")
+        assert database.execute("SELECT * FROM done").fetchall() == [(0,)]
+        with pytest.raises(kactl.LeadershipLost), shard.fenced(database):
+            raise AssertionError("it is not entered")
 
 
 async def test_plain_function_runs_in_a_thread_and_ends_by_check(caplog: pytest.LogCaptureFixture) -> None:
