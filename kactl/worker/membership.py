@@ -21,13 +21,8 @@ from kactl.stores.sqlite import SqliteStore
 from kactl.transports.memory import MemoryHub
 from kactl.transports.tcp.network import TcpNetwork
 
-# Above the ids that people choose.
+# Of the ids of controllers: above those that people choose, and those that are given to participants.
 _ID_MIN: Final = 1 << 30
-
-
-def new_id() -> int:
-    """Returns an id that no other participant or controller has."""
-    return _ID_MIN + secrets.randbelow(_ID_MIN)
 
 
 @contextlib.asynccontextmanager
@@ -68,7 +63,7 @@ def _new_controller(store: Any, network: Any) -> Controller:
         store = SqliteStore(store)
     if network is None:
         network = MemoryHub() if isinstance(store, MemoryStore) else TcpNetwork(listen="127.0.0.1:0")
-    return Controller(new_id(), store=store, network=network)
+    return Controller(_ID_MIN + secrets.randbelow(_ID_MIN), store=store, network=network)
 
 
 class _Users:

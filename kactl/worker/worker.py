@@ -172,12 +172,12 @@ class Worker(forks.OfOneProcess):
             from kactl.participant.participant import Participant
 
             from .handlers import handler_maker
-            from .membership import joined, new_id
+            from .membership import joined
 
             self._make = handler_maker(self._handler)
             store, network = await stack.enter_async_context(joined(*self._cluster))
             participant = Participant(
-                new_id(), store=store, network=network, handler=self._made, groups=[self.topic], **self._given
+                store=store, network=network, handler=self._made, groups=[self.topic], **self._given
             )
             await participant.open(interrupts=interrupts)
             stack.push_async_exit(participant.leave)
