@@ -179,7 +179,7 @@ class _Layout:
         if after not in topic.restarted:
             return givers
         above = list(itertools.takewhile(lambda member: burden(member) > 1 + _EPSILON, givers))
-        is_idle = not any(shares.counts.get(after) for shares in self.shares)
+        is_idle = not self.shares[number].counts.get(after)
         lacks = burden(after) < -1 - _EPSILON
         if topic.is_restarting or not (is_idle or lacks):
             return above

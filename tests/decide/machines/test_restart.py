@@ -209,3 +209,13 @@ def test_restart_begins_anew_when_all_have_been_replaced() -> None:
     assert before is not None
     assert deploy.restart.last_joined > before.last_joined
     assert len(deploy.restart.stopped) == 1
+
+
+def test_restarted_member_owns_a_shard_of_each_topic_of_which_another_one_owns_two() -> None:
+    members, restarted = {1: 1, 3: 1, 4: 1}, frozenset({1, 3, 4})
+    idle = Shards(members, 0, (Shard(1), Shard(3), Shard(3)), restarted=restarted)
+    other = Shards(members, 0, (Shard(1), Shard(3), Shard(4)), restarted=restarted)
+
+    moves = even([idle, other], limit=20)
+
+    assert [(topic, owner) for topic, _, owner in moves] == [(0, 4)]
