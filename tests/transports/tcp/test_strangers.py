@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened
+from kactl.testing.contracts.link_support import ContractOffice, ContractPort, moment, opened
 from kactl.transports.tcp import strangers
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
@@ -96,14 +96,15 @@ async def test_flood_of_the_same_address_does_not_keep_participants_out() -> Non
                 async with stalled(address) as client:
                     await client.ended()
             except OSError:
-                await anyio.lowlevel.checkpoint()
+                pass
+            await moment()  # this process also serves: a loop that is never idle would measure the machine
 
     async with controller(limits) as address, anyio.create_task_group() as tasks, AsyncExitStack() as stack:
-        for _ in range(100):
+        for _ in range(50):
             tasks.start_soon(flood, address)
         network = TcpNetwork(controllers=[address], limits=Limits(backoff_ms=1, backoff_max_ms=20))
         links = [
-            await stack.enter_async_context(network.participant_side(ContractPort(broker))) for broker in range(20)
+            await stack.enter_async_context(network.participant_side(ContractPort(broker))) for broker in range(3)
         ]
 
         for link in links:
