@@ -24,14 +24,12 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.model import Broker, Endpoint, errors
 from kactl.model.errors import BadRequest, BrokerUnreachable, ControllerUnreachable, InternalError
-from kactl.participant.network import Ask, ControlLink, Handler, LinkState, ParticipantPort
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import forks
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 
-from .base import ControllerPort, Transport
+from .base import Ask, ControllerPort, ControlLink, Handler, LinkState, ParticipantPort, SpectatorLink, Transport
 
 log = logger(__name__)
 

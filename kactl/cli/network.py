@@ -13,15 +13,21 @@ from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config, NetworkConfig
 from kactl.model import Broker
 from kactl.model.errors import BadConfig
-from kactl.participant.network import ControlLink, ParticipantPort
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import reloading
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
 from kactl.runtime.threads import run_in_thread
-from kactl.transports.base import Connection, ControllerPort, Network, Transport
+from kactl.transports.base import (
+    Connection,
+    ControllerPort,
+    ControlLink,
+    Network,
+    ParticipantPort,
+    SpectatorLink,
+    Transport,
+)
 from kactl.transports.memory import MemoryHub
 from kactl.transports.tcp.identity import Identity, Role, identities
 from kactl.transports.tcp.network import TcpNetwork

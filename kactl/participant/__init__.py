@@ -3,12 +3,13 @@
 A participant registers, carries out the controller's requests, and calls the application's listener.
 """
 
+from kactl.transports.base import ControlLink, Handler, LinkState, ParticipantNetwork, ParticipantPort
+
 from .group import Participants
 from .hosted_replicas import HostedPartition, Role
 from .listener import Listener
 from .lives import Life
 from .metadata import CachedPartition
-from .network import ControlLink, Handler, LinkState, ParticipantNetwork, ParticipantPort
 from .participant import Participant
 
 __all__ = [

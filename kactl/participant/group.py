@@ -13,6 +13,7 @@ from kactl.runtime.background import BlockStack, raise_alone
 from kactl.runtime.clock import Clock
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Store
+from kactl.transports.base import ParticipantNetwork
 
 from .controlled_shutdown import ATTEMPTS
 from .handlers.hosting import MakeHandler
@@ -20,7 +21,6 @@ from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .leases.terms import LeaseConfig
 from .listener import Listener
-from .network import ParticipantNetwork
 from .participant import Participant
 
 # Each participant costs three tasks and a registration. This bound is far above any useful number in one process.

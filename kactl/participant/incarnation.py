@@ -30,6 +30,7 @@ from kactl.model.errors import ErrorCode, KactlError, NotFound, StoreError
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
+from kactl.transports.base import ControlLink, LinkState, ParticipantNetwork
 
 from . import checks
 from .controller_client import ControllerClient
@@ -55,7 +56,6 @@ from .leases.token import FencingToken
 from .listener import Listener, overrides
 from .listener_calls import ListenerCalls
 from .metadata import MetadataCache
-from .network import ControlLink, LinkState, ParticipantNetwork
 from .own_link import OwnLink
 from .pause_gate import PauseGate
 from .queues import PeerMessages, PendingRequest, RequestQueue

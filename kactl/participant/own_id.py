@@ -14,8 +14,8 @@ from kactl.decide.messages import arguments
 from kactl.decide.messages.sessions import Identified, Identify, claim_of
 from kactl.model import GIVEN_IDS, HOST_SEPARATOR, NO_BROKER, check_participant_name
 from kactl.model.errors import BadRequest
+from kactl.transports.base import ParticipantNetwork
 
-from .network import ParticipantNetwork
 from .sessions import session_error
 
 

@@ -10,8 +10,7 @@ from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import SessionAnswer, SessionRequest
 from kactl.model.errors import ControllerUnreachable
-
-from .network import ControlLink, LinkState, ParticipantNetwork, ParticipantPort
+from kactl.transports.base import ControlLink, LinkState, ParticipantNetwork, ParticipantPort
 
 
 class OwnLink:

@@ -32,6 +32,7 @@ from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Session, Store
 from kactl.stores.opening import opened
+from kactl.transports.base import ParticipantNetwork
 
 from . import wiring
 from .controlled_shutdown import ATTEMPTS, controlled_shutdown
@@ -47,7 +48,6 @@ from .leases.watchdog import Watchdog
 from .listener import Listener
 from .listener_calls import ListenerCalls
 from .lives import CLOSE_S, Life, Lives
-from .network import ParticipantNetwork
 from .own_id import OwnId
 from .pause_gate import PauseGate
 from .registrar import Registrar

@@ -23,13 +23,13 @@ from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
 from kactl.stores.base import Session
+from kactl.transports.base import ParticipantNetwork
 
 from .incarnation import Incarnation
 from .leases.events import LeaseEvent
 from .leases.pacemaker import Pacemaker
 from .leases.terms import LeaseConfig, handover_wait_ms
 from .leases.watchdog import Watchdog
-from .network import ParticipantNetwork
 from .own_endpoint import OwnEndpoint
 from .own_id import OwnId
 from .pause_gate import PauseGate

@@ -27,8 +27,7 @@ from kactl.model.errors import (
     StoreUnavailable,
 )
 from kactl.stores.base import Session, SessionBound, Store
-
-from .network import ControlLink
+from kactl.transports.base import ControlLink
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 STORE_TIMEOUT_MS: Final = 18_000

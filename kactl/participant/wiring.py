@@ -8,12 +8,12 @@ from kactl.decide.messages import arguments
 from kactl.model.errors import BadRequest
 from kactl.runtime.clock import Clock
 from kactl.stores.base import Store
+from kactl.transports.base import ParticipantNetwork
 
 from .handlers.hosting import HandlerHosting, MakeHandler
 from .leases.terms import LeaseConfig
 from .leases.watchdog import make_watchdog
 from .listener import Listener
-from .network import ParticipantNetwork
 from .sessions import REMOTE_TIMEOUT_MS, STORE_TIMEOUT_MS, ControllerSessions, SessionSource, StoreSessions
 
 

@@ -5,10 +5,12 @@ Interfaces of a controller instance report them when their outcome is known. The
 
 import collections
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kactl.model.errors import ActionTimedOut, KactlError, Remedy
-from kactl.security.access import Principal
+
+if TYPE_CHECKING:
+    from kactl.security.access import Principal
 
 # done: completely. partly: some of several parts. failed: nothing was changed. unfinished: begun and still running.
 # unknown: no response says what happened. denied: it was not carried out, because the peer may not do it.
@@ -27,7 +29,7 @@ class Attempt(NamedTuple):
         detail: the cause, if it is not done.
     """
 
-    principal: Principal
+    principal: "Principal"
     operation: str
     outcome: Outcome
     target: str = ""

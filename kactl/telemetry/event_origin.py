@@ -5,16 +5,18 @@ The origin travels in the context of the task that queues the event. The inbox s
 
 import contextvars
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanContext
 
 from kactl.decide.messages.log import Cause
-from kactl.security.access import Principal
 
 from .event_trace import EventTrace
+
+if TYPE_CHECKING:
+    from kactl.security.access import Principal
 
 Written = Literal["creation", "partitions", "deletion"]
 # Requests whose effect has not been read back yet.
@@ -34,7 +36,7 @@ class Origin(NamedTuple):
     """
 
     request: str = ""
-    principal: Principal | None = None
+    principal: "Principal | None" = None
     answered: tuple[EventTrace, ...] = ()
     context: Context | None = None
     check: Callable[[], None] | None = None

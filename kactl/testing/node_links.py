@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from kactl.decide.messages import sessions
 from kactl.decide.messages.sessions import ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model.errors import ControllerUnreachable, NotController
-from kactl.participant.network import LinkState, ParticipantPort
-from kactl.transports.base import ControllerPort
+from kactl.transports.base import ControllerPort, LinkState, ParticipantPort
 
 from .history import History
 from .network import Network, Unreachable

@@ -22,9 +22,7 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.model import Endpoint
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
-from kactl.participant.network import ControlLink, LinkState, ParticipantPort
-from kactl.participant.spectator.network import SpectatorLink
-from kactl.transports.base import ControllerPort, Transport
+from kactl.transports.base import ControllerPort, ControlLink, LinkState, ParticipantPort, SpectatorLink, Transport
 
 from .history import History
 from .network import Network

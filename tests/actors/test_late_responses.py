@@ -13,8 +13,8 @@ from kactl.participant import Participant
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.hosted_replicas import Role
 from kactl.participant.leases.leader import Leader
-from kactl.participant.network import Handler
 from kactl.stores.memory import MemoryStore
+from kactl.transports.base import Handler
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import World, world
 

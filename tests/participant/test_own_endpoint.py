@@ -10,9 +10,9 @@ import pytest
 from kactl.decide.messages.sessions import EndpointVerified, Refused, SessionAnswer, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, InternalError
-from kactl.participant.network import LinkState
 from kactl.participant.own_endpoint import VERIFY_MS, OwnEndpoint
 from kactl.participant.own_link import OwnLink
+from kactl.transports.base import LinkState
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

@@ -27,11 +27,11 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.model import Broker, Endpoint
 from kactl.model.errors import ActionTimedOut, BadRequest, ControllerUnreachable, KactlError, SessionExpired, StoreError
-from kactl.participant.network import LinkState
 from kactl.participant.sessions import REMOTE_TIMEOUT_MS, RemoteSession
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.etcd.store import SESSION_TIMEOUT_MS as ETCD_MS
 from kactl.stores.sqlite.lease import SESSION_TIMEOUT_MS as SQLITE_MS
+from kactl.transports.base import LinkState
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,6 @@ from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
 from kactl.model import Broker
 from kactl.model.errors import BrokerUnreachable, InternalError, KactlError
-from kactl.participant.network import ControlLink, LinkState
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.testing import Schedule, SimLoop, on, sim
 from kactl.testing.clock import LoopClock
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort
@@ -24,6 +22,7 @@ from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.network import Network
 from kactl.testing.node_network import NodeNetwork
+from kactl.transports.base import ControlLink, LinkState, SpectatorLink
 from tests.sim.engine.points import InjectedError
 
 Call = Callable[[ControlLink, SpectatorLink], Awaitable[Any]]

@@ -13,13 +13,13 @@ from kactl.decide.messages.following import FollowerReportsRequested, PeerMessag
 from kactl.model import TopicPartition
 from kactl.model.errors import ControllerUnreachable
 from kactl.participant import Listener
-from kactl.participant.network import LinkState
 from kactl.testing import sim
 from kactl.testing.history import History
 from kactl.testing.nodes import on
 from kactl.testing.programs import FAULTS, ClusterNode, SimCluster, Simulation, nemesis
 from kactl.testing.programs.simulation import Plan, plan_of
 from kactl.testing.script import Action
+from kactl.transports.base import LinkState
 
 from .running import this_loop
 

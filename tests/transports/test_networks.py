@@ -21,11 +21,17 @@ from kactl.decide.messages.sessions import (
 )
 from kactl.model import Broker, TopicPartition
 from kactl.model.errors import BadRequest, BrokerNotAvailable, ControllerUnreachable, IllegalState
-from kactl.participant.network import ControlLink, LinkState, ParticipantPort
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime.budget import Budget
 from kactl.telemetry.attempts import Attempt
-from kactl.transports.base import ControllerPort, Network, Transport
+from kactl.transports.base import (
+    ControllerPort,
+    ControlLink,
+    LinkState,
+    Network,
+    ParticipantPort,
+    SpectatorLink,
+    Transport,
+)
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.support.clocks import ManualClock, settle
 from tests.support.control_requests import update_metadata

@@ -12,9 +12,9 @@ from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest
 from kactl.model import NO_EPOCH, Endpoint
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
-from kactl.participant.network import LinkState, ParticipantPort
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
+from kactl.transports.base import LinkState, ParticipantPort
 from kactl.transports.tcp import wire
 
 from . import handshake, relayed

@@ -14,8 +14,8 @@ import anyio
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.model.errors import ControllerUnreachable, MalformedMessage
-from kactl.participant.network import LinkState
 from kactl.runtime.logs import logger
+from kactl.transports.base import LinkState
 from kactl.transports.tcp import wire
 
 from .dialing import Dialer

@@ -27,15 +27,13 @@ from kactl.model.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.participant.network import ControlLink, ParticipantPort
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime import forks, reloading
 from kactl.runtime.addresses import is_wildcard
 from kactl.runtime.clock import SystemClock
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret, secret_path
-from kactl.transports.base import ControllerPort, Transport
+from kactl.transports.base import ControllerPort, ControlLink, ParticipantPort, SpectatorLink, Transport
 
 from . import attempts, handshake
 from . import identity as identities

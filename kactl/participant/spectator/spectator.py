@@ -30,8 +30,8 @@ from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
+from kactl.transports.base import SpectatorLink, SpectatorNetwork
 
-from .network import SpectatorLink, SpectatorNetwork
 from .routes import Route, RouteChange, RoutesReset
 from .store_link import StoreNetwork
 from .table import NOTHING, Cursor, RouteTable

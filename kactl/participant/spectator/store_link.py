@@ -18,8 +18,7 @@ from kactl.decide.state.table import NO_ROW
 from kactl.model import NO_BROKER
 from kactl.runtime.clock import Clock
 from kactl.stores.base import Changed, Store, StoreEvent
-
-from .network import SpectatorLink
+from kactl.transports.base import SpectatorLink
 
 # How often the store is asked for changes while a spectator waits for one.
 INTERVAL_MS: Final = 500

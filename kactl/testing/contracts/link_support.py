@@ -32,12 +32,10 @@ from kactl.model.errors import (
     ControllerUnreachable,
     NotController,
 )
-from kactl.participant.network import ControlLink, LinkState
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.runtime.budget import Budget
 from kactl.runtime.clock import SystemClock
 from kactl.telemetry.attempts import Attempt
-from kactl.transports.base import Transport
+from kactl.transports.base import ControlLink, LinkState, SpectatorLink, Transport
 
 from .network import PATIENCE_S, UPDATE
 

@@ -41,8 +41,7 @@ from kactl.model.errors import (
     NotController,
     StaleBrokerEpoch,
 )
-from kactl.participant.network import ControlLink, LinkState
-from kactl.transports.base import Network
+from kactl.transports.base import ControlLink, LinkState, Network
 
 from .link_support import (
     CONTROLLER,

@@ -13,8 +13,8 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.model import TopicPartition
 from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, RoutesStale, StoreDamaged, StoreUnavailable
-from kactl.participant.spectator.network import SpectatorLink
 from kactl.participant.spectator.spectator import POLL_MS
+from kactl.transports.base import SpectatorLink
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import world
 

@@ -27,9 +27,9 @@ from kactl.model.errors import (
     NotAuthorized,
     ProtocolMismatch,
 )
-from kactl.participant.network import ControlLink, LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, opened, until
 from kactl.testing.contracts.network import UPDATE
+from kactl.transports.base import ControlLink, LinkState
 from kactl.transports.tcp import wire
 from kactl.transports.tcp.addresses import Address
 from kactl.transports.tcp.framing import Kind

@@ -26,11 +26,10 @@ from kactl.decide.messages.following import FollowerReportsRequested
 from kactl.decide.messages.sessions import Granted, Heartbeat
 from kactl.model import Broker, ProducerIdBlock, TopicRef
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable
-from kactl.participant.network import LinkState
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort, answer_of, lives, moment, opened, until
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
 from kactl.testing.fault_proxy import FaultProxy, Faults
-from kactl.transports.base import Transport
+from kactl.transports.base import LinkState, Transport
 from kactl.transports.tcp import link as link_module
 from kactl.transports.tcp import office as office_module
 from kactl.transports.tcp import wire

@@ -103,9 +103,7 @@ async def test_flood_of_the_same_address_does_not_keep_participants_out() -> Non
         for _ in range(50):
             tasks.start_soon(flood, address)
         network = TcpNetwork(controllers=[address], limits=Limits(backoff_ms=1, backoff_max_ms=20))
-        links = [
-            await stack.enter_async_context(network.participant_side(ContractPort(broker))) for broker in range(3)
-        ]
+        links = [await stack.enter_async_context(network.participant_side(ContractPort(broker))) for broker in range(3)]
 
         for link in links:
             await opened(link)

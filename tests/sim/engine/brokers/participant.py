@@ -11,13 +11,13 @@ from kactl.model import NO_EPOCH, Endpoint, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.participant import Participant
 from kactl.participant.incarnation import Incarnation
-from kactl.participant.network import ControlLink, ParticipantPort
 from kactl.stores.base import Store
 from kactl.testing.clock import LoopClock
 from kactl.testing.loop import SimLoop
 from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node, on
 from kactl.testing.transport import ControlMessage, host_of
+from kactl.transports.base import ControlLink, ParticipantPort
 
 from .application import Application
 from .base import MetadataView, ReplicaView, SimulatedBroker
