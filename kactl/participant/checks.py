@@ -90,7 +90,12 @@ class LeaderAndIsrPlan:
 
 
 def plan_leader_and_isr(
-    states: PartitionStates, hosted: HostedReplicas, broker: int, *, controller_epoch: int = NO_EPOCH
+    states: PartitionStates,
+    hosted: HostedReplicas,
+    broker: int,
+    *,
+    controller_epoch: int = NO_EPOCH,
+    is_late: bool = False,
 ) -> LeaderAndIsrPlan:
     """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan.
 
@@ -102,8 +107,11 @@ def plan_leader_and_isr(
 
     Args:
         controller_epoch: of the request.
+        is_late: whether a later request has been carried out before.
     """
     rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
+    if not is_late:
+        rows = hosted.current(states, rows)
     known = rows != ABSENT
     ids = ids_of(states.topics)[states.topic]
     local_ids = _local(hosted.topic_id, rows, b"")

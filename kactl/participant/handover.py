@@ -99,11 +99,15 @@ class Handover:
             delete=np.zeros(len(rows), np.bool_),
         )
 
-    def replaced(self, request: LeaderAndIsr) -> StopReplica:
+    def replaced(self, request: LeaderAndIsr, *, is_late: bool) -> StopReplica:
         """Returns the request to stop the replicas of other topics of the names in a request.
 
-        They were named by earlier controllers only: of two topics that one controller has named, the request may be
-        about the earlier one, and late. Topics without ids are compared by their leaderships, see
+        Partitions of ownership topics have no data: those of the other topics give way to every request that is not
+        late. The controller stops members that do not own or follow a partition any more, and keeps no list of them, so
+        that a deletion does not reach them.
+
+        Other replicas do if they were named by earlier controllers only: of two topics that one controller has named,
+        the request may be about the earlier one, and late. Topics without ids are compared by their leaderships, see
         `HostedReplicas.contradicts`.
 
         The data of a replica stays until its deletion is ordered: a lost id, or a store that was restored, looks like a
@@ -111,11 +115,14 @@ class Handover:
         """
         hosted, states = self._hosted, request.states
         rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
-        rows = rows[hosted.differs(states, rows) | hosted.contradicts(states, rows)]
+        is_other = hosted.differs(states, rows)
+        replaced = is_other | hosted.contradicts(states, rows)
+        rows, is_other = rows[replaced], is_other[replaced]
         named_by = np.maximum(hosted.sender_epoch[rows], hosted.controller_epoch[rows])
         is_served = (hosted.role[rows] == Role.LEADER) | (hosted.role[rows] == Role.FOLLOWER)
         # One that is set aside and still served could not be stopped before.
         is_left = np.where(hosted.set_aside[rows], is_served, named_by < request.controller_epoch)
+        is_left = np.where(is_other & hosted.are_owned(rows), not is_late, is_left)
         rows = rows[~hosted.failed[rows] & (is_left | hosted.undeleted[rows])]
         names = hosted.names_with_ids(rows)
         return StopReplica(

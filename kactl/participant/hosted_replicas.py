@@ -148,11 +148,23 @@ class HostedReplicas:
     def led_replicated(self) -> RowNumbers:
         """Returns the rows that are led here, without those of ownership topics, which have no in-sync replicas."""
         rows = self.in_role(Role.LEADER)
-        if not len(self.topic_id):
-            return rows
+        return rows[~self.are_owned(rows)]
+
+    def are_owned(self, rows: RowNumbers) -> Bools:
+        """Returns bool[n]: the rows of ownership topics."""
+        if not len(rows):
+            return np.zeros(0, np.bool_)
         ids = self.topic_id[rows]
         owned = [found for found in np.unique(ids) if TopicRef("", bytes(found)).is_ownership]
-        return rows[~np.isin(ids, owned)] if owned else rows
+        return np.isin(ids, owned) if owned else np.zeros(len(rows), np.bool_)
+
+    def current(self, states: PartitionStates, rows: RowNumbers) -> RowNumbers:
+        """Returns the rows of a request that is not late, ABSENT for those stopped for an earlier ownership topic."""
+        other = self.differs(states, rows)
+        if other.any():
+            other[other] = (self.role[rows[other]] == Role.STOPPED) & ~self.failed[rows[other]]
+            other[other] = self.are_owned(rows[other])
+        return np.where(other, ABSENT, rows)
 
     def topic_id_of(self, name: TopicPartition) -> bytes:
         """Returns the topic id of a hosted partition; ZERO_ID if it is not known."""

@@ -372,16 +372,17 @@ class Incarnation:
             if self._hosting is not None:
                 self._hosting.repeat_reports()
         self.controller_epoch, self._controller_id = request.controller_epoch, request.controller_id
-        if isinstance(request, LeaderAndIsr | StopReplica) and self._is_late(request):
+        is_late = isinstance(request, LeaderAndIsr | StopReplica) and self._order.is_late(request)
+        if is_late and _is_without_ids(request):
             log.info("broker %d skips a %s, which arrived after a later request", self.broker, type(request).__name__)
             return checks.error_response(request, ErrorCode.INVALID_REQUEST)
         match request:
             case LeaderAndIsr():
-                replaced = self._handover.replaced(request)
+                replaced = self._handover.replaced(request, is_late=is_late)
                 if len(replaced):
                     await self._on_stop_replica(replaced)
                     self._set_aside(replaced, request)
-                return await self._on_leader_and_isr(request)
+                return await self._on_leader_and_isr(request, is_late=is_late)
             case UpdateMetadata():
                 return self._on_update_metadata(request)
             case StopReplica():
@@ -393,35 +394,32 @@ class Incarnation:
             case ReplicaReset():
                 return self._on_replica_reset(request)
 
-    def _is_late(self, request: LeaderAndIsr | StopReplica) -> bool:
-        """Whether a request about topics without ids is a delayed copy: the controller has sent a later one since.
-
-        It may be about an earlier topic of the name. Ids show that from protocol level 2.8 on, and leader epochs show
-        which request about the same topic is the later one.
-        """
-        if not self._order.is_late(request):
-            return False
-        topics = request.states.topics if isinstance(request, LeaderAndIsr) else request.topics
-        return all(topic.id == ZERO_ID for topic in topics)
-
     def _set_aside(self, stopped: StopReplica, request: LeaderAndIsr) -> None:
-        """Keep the data of stopped replicas until their deletion is ordered, and report that they block a topic."""
-        ids = {topic.name: topic.id.hex() for topic in request.states.topics}
+        """Keep the data of stopped replicas until their deletion is ordered, and report that they block a topic.
+
+        Partitions of ownership topics have no data, and block no topic.
+        """
+        ids = {topic.name: topic.id for topic in request.states.topics}
         for name in Names(stopped.topics, stopped.topic, stopped.partition).take(~stopped.delete):
             row = self.hosted.index.find_one(name)
+            held, named = TopicRef(name.topic, self.hosted.topic_id_of(name)), ids[name.topic]
+            if held.is_ownership and held.is_other(named):
+                self.hosted.ended_below.pop((name.topic, name.partition), None)
+                continue
             self.hosted.set_aside[row] = True
-            held = TopicRef(name.topic, self.hosted.topic_id_of(name))
             detail = (
-                f"set aside: its data is of topic id {held.id.hex()}, and the controller has named {ids[name.topic]}. "
+                f"set aside: its data is of topic id {held.id.hex()}, and the controller has named {named.hex()}. "
                 "Restore the topic's id. If the data is of a deleted topic, move it away and restart the participant"
             )
             log.error("the replica of %s on broker %d is %s", name, self.broker, detail)
             epoch = int(self.hosted.leader_epoch[row])
             self.reporter.add(PartitionReport(name, epoch, ReplicaStatus.ERROR, detail, set_aside=held))
 
-    async def _on_leader_and_isr(self, request: LeaderAndIsr) -> Response:
+    async def _on_leader_and_isr(self, request: LeaderAndIsr, *, is_late: bool) -> Response:
         states, controller_epoch = request.states, request.controller_epoch
-        plan = checks.plan_leader_and_isr(states, self.hosted, self.broker, controller_epoch=controller_epoch)
+        plan = checks.plan_leader_and_isr(
+            states, self.hosted, self.broker, controller_epoch=controller_epoch, is_late=is_late
+        )
         names = Names(states.topics, states.topic, states.partition)
         continued = self.hosted.continued(states, plan.lead)
         self.leaderships.end(names.take((plan.lead & ~continued) | plan.follow))
@@ -559,3 +557,18 @@ class Incarnation:
             await self._clock.sleep_ms(self._lag_ms / REPORTS_PER_LAG)
             await self._pause.wait_open()
             self.following.repeat()
+
+
+def _is_without_ids(request: Request) -> bool:
+    """Whether the topics of a request have no ids. If it is late, they may be earlier ones of the names.
+
+    Ids show that from protocol level 2.8 on, and leader epochs which request about the same topic is the later one.
+    """
+    match request:
+        case LeaderAndIsr():
+            topics = request.states.topics
+        case StopReplica():
+            topics = request.topics
+        case _:
+            return False
+    return all(topic.id == ZERO_ID for topic in topics)

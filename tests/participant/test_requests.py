@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.decide.messages.control import LeaderAndIsr, LeaderAndIsrResponse, StopReplica, StopReplicaResponse
-from kactl.model import EPOCH_DURING_DELETE, TopicPartition
+from kactl.model import EPOCH_DURING_DELETE, TopicPartition, ownership_id
 from kactl.model.errors import ErrorCode
 from kactl.participant import Listener, Role
 from tests.support.clocks import settle
@@ -212,6 +212,57 @@ async def test_later_controller_sets_aside_a_replica_with_a_later_epoch(
 
 
 FOLLOWED = StateRow(ORDERS_0, leader=2, leader_epoch=4, partition_epoch=3)
+OWNED_A, OWNED_B = ownership_id(ID_A), ownership_id(ID_B)
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["same controller", "later controller"])
+@pytest.mark.parametrize("stop", [True, False], ids=["stopped", "served"])
+@pytest.mark.parametrize("leader", [1, 2], ids=["leads", "follows"])
+@pytest.mark.parametrize("next_id", [OWNED_B, ID_B], ids=["owned again", "replicated"])
+async def test_shard_of_a_deleted_topic_gives_way_to_the_next_topic(
+    network: Network, leader: int, stop: bool, epoch: int, next_id: bytes
+) -> None:
+    """Its deletion has not reached this participant, which did not own it any more."""
+    recorder = Recorder()
+    old = StateRow(ORDERS_0, leader=1, leader_epoch=4, partition_epoch=9, topic_id=OWNED_A)
+    new = StateRow(ORDERS_0, leader=leader, topic_id=next_id)
+    async with network.participant(listener=recorder) as participant:
+        await network.send(1, numbered(old, 1))
+        if stop:
+            await network.send(1, stop_replica(ORDERS_0, leader_epoch=5, topic_id=OWNED_A))
+        recorder.calls.clear()
+
+        answer = await network.send(1, numbered(new, 3, epoch=epoch))
+
+        assert isinstance(answer, LeaderAndIsrResponse)
+        assert errors(answer.partitions) == {ORDERS_0: ErrorCode.NONE}
+        served = "leads orders-0 at 0 with (1, 2, 3)" if leader == 1 else "follows 2 for orders-0 at 0"
+        assert recorder.calls == ([served] if stop else ["stops orders-0", served])
+        replica = participant.hosted(ORDERS_0)
+        assert replica is not None
+        assert (replica.leader, replica.leader_epoch, replica.partition_epoch) == (leader, 0, 0)
+
+
+@pytest.mark.parametrize("stop", [True, False], ids=["stopped", "served"])
+async def test_late_request_of_a_deleted_topic_replaces_no_shard(network: Network, stop: bool) -> None:
+    recorder = Recorder()
+    old = StateRow(ORDERS_0, leader_epoch=4, topic_id=OWNED_A)
+    new = StateRow(ORDERS_0, topic_id=OWNED_B)
+    async with network.participant(listener=recorder):
+        await network.send(1, numbered(new, 2))
+        if stop:
+            await network.send(1, stop_replica(ORDERS_0, topic_id=OWNED_B))
+        recorder.calls.clear()
+
+        answer = await network.send(1, numbered(old, 1))
+
+        assert isinstance(answer, LeaderAndIsrResponse)
+        assert errors(answer.partitions) == {ORDERS_0: ErrorCode.INCONSISTENT_TOPIC_ID}
+        assert recorder.calls == []
+
+
+def numbered(row: StateRow, number: int, *, epoch: int = 1) -> LeaderAndIsr:
+    return dataclasses.replace(leader_and_isr(row, epoch=epoch), number=number)
 
 
 @pytest.mark.parametrize(
