@@ -1,7 +1,6 @@
 """Readings of the gauges. They are zero while another instance is the controller."""
 
 import functools
-import importlib.metadata
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import under_and_at
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.telemetry.metrics import Reading
+from kactl.telemetry.scope import version
 
 from .channels import Channels
 from .controller import ControllerLoop
@@ -165,11 +165,7 @@ def _counted(counter: Counter[str], attribute: str) -> Reading:
 
 @functools.cache  # reading the version takes a millisecond
 def _build_info() -> list[tuple[float, Mapping[str, str | int]]]:
-    try:
-        version = importlib.metadata.version("kactl")
-    except importlib.metadata.PackageNotFoundError:
-        version = ""
-    return [(1, {"version": version, "python": platform.python_version()})]
+    return [(1, {"version": version(), "python": platform.python_version()})]
 
 
 def _one(read: Callable[[], float]) -> Reading:

@@ -225,6 +225,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
         self._stack: BlockStack | None = None
         self._was_entered = False
         self._home = forks.home()
+        self.telemetry.watch(self.history.outages)
         self.telemetry.observe(
             readings(self.loop, self.partitions, self.replicas, self.channels, self.sessions, self.topic_settings)
             | self._store_metrics.readings()

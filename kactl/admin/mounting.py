@@ -42,6 +42,7 @@ from .limits import HEAVY_MAX, REQUESTS_AT_ONCE_MAX, Capacity
 from .one_participant import OneParticipant
 from .origin import is_host
 from .problem import Refused
+from .request_duration import measuring
 from .request_origin import REQUEST_ID, origin_of
 from .route import JSON, ApiRequest, Reply, Route, check_reason, check_type, read
 from .routes.route_table import ROUTES
@@ -168,7 +169,7 @@ def mountable(
             response.headers.setdefault(name, value)
         response.headers.update(headers or {})
 
-    made = web.Application(middlewares=[_middleware(host, policy, probes_only=probes_only)])
+    made = web.Application(middlewares=[measuring(host), _middleware(host, policy, probes_only=probes_only)])
     if not probes_only:
         made.on_shutdown.append(close)
     made.on_response_prepare.append(add_headers)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from kactl.runtime.installation import install
 from kactl.telemetry.health import CERTIFICATE_DAYS
 
 from . import output
@@ -90,7 +91,7 @@ def _package(check: str, name: str, extra: str, purpose: str) -> Check:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(check=check, result=MISSING, value="", detail=f"{purpose}: pip install 'kactl[{extra}]'")
+        return Check(check=check, result=MISSING, value="", detail=f"{purpose}: {install(extra)}")
     return Check(check=check, result=PASS, value=version)
 
 

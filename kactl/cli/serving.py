@@ -11,11 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
-
 from kactl.actors.system import Controller
-from kactl.admin.prometheus import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.settings import Config
@@ -40,7 +36,7 @@ from .listening import listed_as, listener, listening
 from .network import BesideKafka, certificates_of, network_of, renewing
 from .permission_report import reporting_permissions
 from .stores import describe_store, store_factory, zookeeper_store
-from .tracing import exporting
+from .telemetry_export import ServerTelemetry, telemetry_of
 
 if TYPE_CHECKING:
     from kactl.telemetry.state_change_log.snapshots import Snapshot
@@ -78,10 +74,10 @@ async def embedded(
     """
     session_timeout_ms = config.store.session_timeout
     open_store = store_factory(config, clock=clock, holder=holder)
-    provider, render_metrics = telemetry_for_server()
-    network = network_of(config, provider, participants=config.participants.count)
     reloads = Reloads()
     async with contextlib.AsyncExitStack() as stack:
+        telemetry = await stack.enter_async_context(telemetry_of(config))
+        network = network_of(config, telemetry.meter_provider, participants=config.participants.count)
         brokers_store = await stack.enter_async_context(open_store())
         taken = await _taken(brokers_store, config.participants.count)
         if taken:
@@ -100,14 +96,12 @@ async def embedded(
                 start_timeout_ms=session_timeout_ms + TAKEOVER_MS,
             )
         )
-        tracer_provider = await stack.enter_async_context(exporting(config))
         controller = _controller(
             config,
             store=open_store(),
             network=network,
             clock=clock,
-            meter_provider=provider,
-            tracer_provider=tracer_provider,
+            telemetry=telemetry,
         )
         await stack.enter_async_context(_logging(controller, config))
         await stack.enter_async_context(controller)
@@ -117,7 +111,7 @@ async def embedded(
                 controller,
                 config,
                 participants=participants,
-                render_metrics=render_metrics,
+                render_metrics=telemetry.render_metrics,
                 past=_past_states(controller, config),
                 certificates=certificates_of(network),
                 reloads=reloads,
@@ -125,6 +119,7 @@ async def embedded(
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
         await stack.enter_async_context(collecting(controller))
+        await stack.enter_async_context(telemetry.exporting_metrics())
         yield Server(controller, participants, address)
 
 
@@ -147,7 +142,6 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     from kactl.transports.kafka import KafkaTransport
 
     level = ProtocolLevel.parse(config.kafka.ibp)
-    provider, render_metrics = telemetry_for_server()
     transport = KafkaTransport(
         controller_id=config.node_id,
         level=level,
@@ -157,9 +151,10 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     )
     own_entry = listed_as(config)
     store = zookeeper_store(config.store, own_entry if level.controller_in_registrations else None)
-    network = network_of(config, provider) if config.network.listen else None
-    certificates, reloads = certificates_of(network), Reloads()
-    async with exporting(config) as tracer_provider:
+    reloads = Reloads()
+    async with telemetry_of(config) as telemetry:
+        network = network_of(config, telemetry.meter_provider) if config.network.listen else None
+        certificates = certificates_of(network)
         with listening(config) as sockets:
             controller = _controller(
                 config,
@@ -168,8 +163,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 network=None if network is None else BesideKafka(network, transport),
                 level=level,
                 listed_as=own_entry,
-                meter_provider=provider,
-                tracer_provider=tracer_provider,
+                telemetry=telemetry,
             )
             async with (
                 _logging(controller, config),
@@ -188,12 +182,13 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
                 serve(
                     controller,
                     config,
-                    render_metrics=render_metrics,
+                    render_metrics=telemetry.render_metrics,
                     past=_past_states(controller, config),
                     certificates=certificates,
                     reloads=reloads,
                 ) as address,
                 collecting(controller),
+                telemetry.exporting_metrics(),
             ):
                 yield Server(controller, None, address)
 
@@ -278,8 +273,7 @@ def _controller(
     config: Config,
     *,
     store: Store,
-    meter_provider: MeterProvider,
-    tracer_provider: TracerProvider | None,
+    telemetry: ServerTelemetry,
     network: Network | None = None,
     clock: Clock | None = None,
     transport: Transport | None = None,
@@ -310,6 +304,6 @@ def _controller(
         controller_ids=config.kafka.controller_ids,
         min_insync_replicas=config.kafka.min_insync_replicas,
         remote_log_storage_system_enable=config.kafka.remote_log_storage_system_enable,
-        meter_provider=meter_provider,
-        tracer_provider=tracer_provider,
+        meter_provider=telemetry.meter_provider,
+        tracer_provider=telemetry.tracer_provider,
     )

@@ -19,9 +19,10 @@ from typing import Final
 import msgspec
 
 from kactl.model.errors import KactlError
+from kactl.runtime.installation import install
 
 JAVA_MIN: Final = 17
-REMEDY: Final = "install Java 17 or later and set JAVA_HOME, or `pip install 'kactl[java]'`"
+REMEDY: Final = f"install Java 17 or later and set JAVA_HOME, or `{install('java')}`"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?[^"]*"')
 # Java starts within a tenth of a second. A machine on which it takes this long cannot run Spark.
 _VERSION_S: Final = 30.0

@@ -68,9 +68,8 @@ class Metric(NamedTuple):
     jmx: str
 
 
-# Made in other places than `kactl.telemetry.metrics`: outages, and the links and leases of participants.
+# Made in other places than `kactl.telemetry.metrics`: the links and leases of participants.
 _OTHERS: Final[tuple[tuple[Kind, str, str, str], ...]] = (
-    ("histogram", "kactl.partition.unavailable.duration", "s", "time of partitions without a leader"),
     ("counter", "kactl.network.bytes", "By", "bytes of links with participants, by lane and direction"),
     ("counter", "kactl.network.messages", "", "messages received from participants, by lane"),
     ("gauge", "kactl.network.links", "", "open links, by role of the peer"),

@@ -15,10 +15,23 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from kactl.decide.messages.log import ElectionEvent
 
 from .event_spans import EventSpans
+from .outages import BOUNDS_S, Outages
+from .scope import meter_of, tracer_of
 
 # Bucket bounds in seconds, fine around the expected time of an election.
 _BOUNDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _SIZES: Final = (1, 10, 100, 1000, 10_000, 100_000)
+_UNAVAILABLE: Final = "kactl.partition.unavailable.duration"
+_BOUNDS_OF: Final = {
+    _UNAVAILABLE: BOUNDS_S,
+    # Those of the semantic conventions.
+    "http.server.request.duration": (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+}
+# The gauge whose reading records the outages: it is read at each collection, before the histograms are.
+_WITH_OUTAGES: Final = "kactl.partition.unavailable.oldest"
+# Outages that one collection records. OpenTelemetry records one value in 4 us, and a collection runs in the event loop;
+# those of a larger failure are recorded by the next collections.
+_RECORDED_MAX: Final = 10_000
 _MS: Final = 1000.0
 
 Reading = Callable[[], Iterable[tuple[float, Mapping[str, str | int]]]]
@@ -99,6 +112,8 @@ HISTOGRAMS: Final = (
     ("kactl.controller.request.duration", "s", "from sending a request to its answer"),
     ("kactl.store.request.duration", "s", "time of a request to the store"),
     ("kactl.store.batch.size", "{partition}", "partitions of one commit to the store"),
+    (_UNAVAILABLE, "s", "time of partitions without a leader, until the new leader has acknowledged"),
+    ("http.server.request.duration", "s", "time to answer a request to the admin API"),
     ("kactl.loop.lag", "s", "by how much a timer of the event loop was late"),
 )
 
@@ -119,7 +134,7 @@ class _Instruments:
                 name,
                 unit=unit,
                 description=meaning,
-                explicit_bucket_boundaries_advisory=list(_BOUNDS if unit == "s" else _SIZES),
+                explicit_bucket_boundaries_advisory=list(_BOUNDS_OF.get(name, _BOUNDS if unit == "s" else _SIZES)),
             )
             for name, unit, meaning in HISTOGRAMS
         }
@@ -144,6 +159,8 @@ class _Instruments:
         def collect(_: CallbackOptions) -> Iterable[Observation]:
             values: dict[frozenset[tuple[str, str | int]], float] = {}
             for telemetry in filter(None, [reference() for reference in self.live]):
+                if name == _WITH_OUTAGES:
+                    telemetry.record_outages()
                 for value, attributes in telemetry.read(name):
                     key = frozenset(attributes.items())
                     values[key] = merge(values[key], value) if key in values else value
@@ -166,7 +183,7 @@ def _instruments_of(meter_provider: metrics.MeterProvider | None) -> _Instrument
     if found is None and provider is host and _of_host:
         return _of_host[0]
     if found is None:
-        found = _instruments.setdefault(provider, _Instruments(metrics.get_meter("kactl", meter_provider=provider)))
+        found = _instruments.setdefault(provider, _Instruments(meter_of(provider)))
     if provider is host and not _of_host:
         _of_host.append(found)
     return found
@@ -192,11 +209,12 @@ class Telemetry:
         tracer_provider: trace.TracerProvider | None = None,
         cluster_name: str = "",
     ) -> None:
-        self.spans = EventSpans(trace.get_tracer("kactl", tracer_provider=tracer_provider))
+        self.spans = EventSpans(tracer_of(tracer_provider))
         self._instruments = _instruments_of(meter_provider)
         self._histograms = self._instruments.histograms
         self._attributes: dict[str, str | int] = {"kactl.cluster": cluster_name} if cluster_name else {}
         self._readings: dict[str, Reading] = {}
+        self._outages: Outages | None = None
         self._instruments.live = (
             *(other for other in self._instruments.live if other() is not None),
             weakref.ref(self),
@@ -237,6 +255,22 @@ class Telemetry:
         for stage, duration_us in _stages_us(record):
             self._record("kactl.election.duration", duration_us / _MS, {"stage": stage, "election.type": kind})
 
+    def requested(self, duration_ms: float, attributes: Mapping[str, str | int]) -> None:
+        """Record a request to the admin API, with the attributes of OpenTelemetry's conventions."""
+        self._record("http.server.request.duration", duration_ms, attributes)
+
+    def watch(self, outages: Outages) -> None:
+        """Record outages from now on, at each collection."""
+        self._outages = outages
+
+    def record_outages(self) -> None:
+        """Record the outages that have ended since the last collection."""
+        if self._outages is not None:
+            for planned, histogram in ((False, self._outages.forced), (True, self._outages.planned)):
+                for value_ms, count in histogram.unread(_RECORDED_MAX):
+                    for _ in range(count):
+                        self._record(_UNAVAILABLE, value_ms, {"kactl.election.planned": planned})
+
     def _record(self, name: str, duration_ms: float, attributes: Mapping[str, str | int] | None = None) -> None:
         self._histograms[name].record(duration_ms / _MS, {**(attributes or {}), **self._attributes})
 
@@ -257,6 +291,8 @@ class Telemetry:
 
         The readings refer to the instance, which is freed without them.
         """
+        self.record_outages()
+        self._outages = None
         self._readings.clear()
 
 

@@ -28,15 +28,45 @@ NOTED_MAX: Final = 64
 
 
 class Histogram:
-    """Counts of durations in buckets. Any number of them is added at once."""
+    """Counts and sums of durations in buckets. Any number of durations is added at once, and read at a collection.
+
+    OpenTelemetry's histograms take one value at a time, which is too long for all partitions of a broker while its
+    event is handled, and would need memory where nothing collects.
+    """
 
     def __init__(self) -> None:
-        self.counts = np.zeros(len(BOUNDS_S) + 1, np.int64)  # the last one: longer than all bounds
-        self.total_ms = 0.0
+        # Two rows, counts and sums in ms, so that a collection in another thread reads both at the same moment.
+        self._added = np.zeros((2, len(BOUNDS_S) + 1), np.float64)  # the last column: longer than all bounds
+        self._read = self._added.copy()
+
+    @property
+    def counts(self) -> Times:
+        """float64[buckets], whole numbers."""
+        counts: Times = self._added[0]
+        return counts
 
     def add(self, durations_ms: Times) -> None:
-        self.counts += np.bincount(np.searchsorted(_BOUNDS_MS, durations_ms), minlength=len(self.counts))
-        self.total_ms += float(durations_ms.sum())
+        bucket, size = np.searchsorted(_BOUNDS_MS, durations_ms), self._added.shape[1]
+        self._added += np.stack(
+            [np.bincount(bucket, minlength=size), np.bincount(bucket, weights=durations_ms, minlength=size)]
+        )
+
+    def unread(self, count_max: int) -> list[tuple[float, int]]:
+        """Returns (mean in ms, count) of each bucket with durations that were not read yet, `count_max` at the most.
+
+        A mean lies in the bucket of its durations, so counts and sum of what is recorded from it are exact.
+        """
+        result: list[tuple[float, int]] = []
+        unread = self._added - self._read
+        for bucket in np.flatnonzero(unread[0]).tolist():
+            count, total_ms = unread[:, bucket].tolist()
+            taken = min(int(count), count_max)
+            count_max -= taken
+            if taken:
+                mean_ms = total_ms / count
+                self._read[:, bucket] += (taken, taken * mean_ms)
+                result.append((mean_ms, taken))
+        return result
 
 
 class _Change(NamedTuple):

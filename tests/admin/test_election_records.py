@@ -69,7 +69,7 @@ async def test_time_without_a_leader_is_a_histogram_of_the_metrics(server: Serve
 
     lines = (await server.get("/metrics")).body.decode().splitlines()
     assert f"{count % 'true'} {float(led)}" in lines
-    assert f"{count % 'false'} 0.0" in lines
+    assert not any(line.startswith(count % "false") for line in lines)
     assert "kactl_partition_unavailable_oldest_seconds 0.0" in lines
     assert any(line.startswith("kactl_election_duration_seconds_count{election_type=") for line in lines)
 

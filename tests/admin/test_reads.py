@@ -603,3 +603,19 @@ async def test_invalid_parameter_is_named_with_its_choices(
 
     assert answer.status == 400
     assert answer.json()["errors"] == [{"detail": detail, "parameter": parameter}]
+
+
+async def test_durations_of_requests_are_a_histogram_by_route(server: Served) -> None:
+    await server.get("/v1/topics/orders")
+    await server.get("/v1/topics/absent")
+    await server.get("/nowhere")
+
+    text = (await server.get("/metrics")).body.decode()
+
+    name = "http_server_request_duration_seconds_count"
+    route = 'http_request_method="GET",http_response_status_code="%d",http_route="/v1/topics/{topic}",url_scheme="http"'
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    shown = [line.replace('error_type="",', "") for line in lines]
+    assert f"{name}{{{route % 200}}} 1.0" in shown
+    assert f"{name}{{{route % 404}}} 1.0" in shown
+    assert not any("absent" in line or "nowhere" in line for line in lines)

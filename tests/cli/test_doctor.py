@@ -11,6 +11,7 @@ import pytest
 from kactl.cli import doctor
 from kactl.cli.doctor_check import Check
 from kactl.cli.exits import Exit
+from tests.support import tree
 from tests.support.certificates import Authority
 from tests.support.processes import free_port
 
@@ -97,7 +98,7 @@ def test_missing_package_is_reported_with_its_extra() -> None:
     check = doctor._package("nothing", "a-package-that-does-not-exist", "pipeline", "for something")
 
     assert check.result == "missing"
-    assert check.detail == "for something: pip install 'kactl[pipeline]'"
+    assert check.detail == f"for something: pip install -e '{tree.ROOT}[pipeline]'"
 
 
 def test_low_open_file_limit_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

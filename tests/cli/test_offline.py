@@ -77,7 +77,7 @@ def test_missing_package_is_named_in_one_line_with_its_extra(
     assert done.returncode == 126
     assert done.stderr == (
         f"kactl: this needs the package {name!r} of kactl's extra {extra!r}, which is not installed: "
-        f"pip install 'kactl[{extras}]'\n"
+        f"pip install -e '{tree.ROOT}[{extras}]'\n"
     )
 
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from opentelemetry import metrics
 
+from kactl.telemetry.scope import meter_of
+
 from .framing import Lane, Message
 
 # In milliseconds: a round trip on a local network takes less than one.
@@ -22,7 +24,7 @@ class LinkMetrics:
     """
 
     def __init__(self, meter_provider: metrics.MeterProvider | None = None) -> None:
-        meter = metrics.get_meter("kactl", meter_provider=meter_provider)
+        meter = meter_of(meter_provider)
         self._bytes = meter.create_counter("kactl.network.bytes", unit="By", description="by lane and direction")
         self._messages = meter.create_counter("kactl.network.messages", description="received messages, by lane")
         self._links = meter.create_up_down_counter("kactl.network.links", description="open links, by role of the peer")

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from kactl.admin.problem import Refused
-from kactl.admin.prometheus import CONTENT_TYPE, render_outages
+from kactl.admin.prometheus import CONTENT_TYPE
 from kactl.admin.route import JSON, ApiRequest
 from kactl.admin.schema import NoData
 from kactl.admin.service import Service
@@ -25,8 +25,7 @@ async def metrics(service: Service, request: Nothing) -> web.Response:
         )
     if service.controller.is_active:
         await service.read_topic_settings()
-    body = service.render_metrics() + render_outages(service.controller.history.outages)
-    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(body=service.render_metrics(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def description(service: Service, request: Nothing) -> web.Response:

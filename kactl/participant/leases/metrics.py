@@ -2,6 +2,8 @@
 
 from opentelemetry import metrics
 
+from kactl.telemetry.scope import meter_of
+
 from .events import LeaseEvent, LeaseLapsed
 
 # In milliseconds: a healthy event loop is late by less than one, and a lease by no more than its timeout.
@@ -16,7 +18,7 @@ class LeaseMetrics:
     """
 
     def __init__(self, meter_provider: metrics.MeterProvider | None = None) -> None:
-        self._late = metrics.get_meter("kactl", meter_provider=meter_provider).create_histogram(
+        self._late = meter_of(meter_provider).create_histogram(
             "kactl.participant.lease.late_ms",
             unit="ms",
             description="from the end of a lease to the moment at which the event loop found that out",
