@@ -10,6 +10,7 @@ controller. Topics are created in both by turns, so that both have the same mach
 * `complete`: from the request until each broker's metadata has a leader for each partition.
 * `behind`: brokers that do not know the topic in a look right after the response.
 * `grown/...`: the same of a CreatePartitions, which adds half as many partitions.
+* `codec/written`, `codec/read`: processor time of a topic with one partition in a Metadata response, in microseconds.
 * `answer/ratio`, `complete/ratio`, `grown/answer/ratio`: of kactl to Kafka, run by run.
 """
 
@@ -29,6 +30,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from bench.figures import Found
 from bench.run import main, module, say
 from bench.tables import number, plain
+from kactl.model import ZERO_ID
+from kactl.transports.kafka.listener.discovery_apis import METADATA_API
 from tests.interop.brokers import Cluster
 from tests.interop.kactl_process import KactlController
 from tests.interop.metadata import MetadataClient
@@ -41,6 +44,7 @@ LEVEL: Final = "3.9"
 # Runs before those that count: caches of the brokers, connections of the clients.
 WARM_UP: Final = 5
 LIMIT_S: Final = 60.0
+CODEC_TOPICS: Final = 2_000
 FIGURES: Final = ("answer", "orders", "complete", "behind", "grown/answer", "grown/complete", "grown/behind")
 RATIOS: Final = ("answer", "complete", "grown/answer")
 _ORDERS: Final = re.compile(r"Finished LeaderAndIsr request in (\d+)ms")
@@ -97,6 +101,25 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=6, help="of each topic; three replicas")
 
 
+def codec_us() -> dict[str, float]:
+    """Returns the processor time of writing and of reading one topic of a Metadata response."""
+    partition = {
+        "error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0,
+        "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3], "offline_replicas": [],
+    }  # fmt: skip
+    topics = [
+        {"error_code": 0, "name": f"topic-{number}", "topic_id": ZERO_ID, "partitions": [partition]}
+        for number in range(CODEC_TOPICS)
+    ]
+    response, version = METADATA_API.response, METADATA_API.version_max
+    began = time.process_time()
+    content = response.write({"brokers": [], "topics": topics}, version)
+    written = time.process_time()
+    response.read(content, version)
+    read = time.process_time()
+    return {name: took / CODEC_TOPICS * 1e6 for name, took in (("written", written - began), ("read", read - written))}
+
+
 async def measure(asked: argparse.Namespace, found: Found) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kactl-bench-")))
@@ -117,8 +140,11 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
             # Neither side is always the first.
             for name in sorted(sides, reverse=bool(run % 2)):
                 runs[name] = sides[name].create(f"topic-{run + WARM_UP}", asked.partitions)
+            codec = codec_us()
             if run < 0:
                 continue
+            for name, took in codec.items():
+                found.add(f"codec/{name}", "us", took)
             for name, times in runs.items():
                 for figure in FIGURES:
                     found.add(f"{name}/{figure}", "count" if figure.endswith("behind") else "ms", times[figure])
@@ -138,6 +164,9 @@ def _report(asked: argparse.Namespace, found: Found) -> None:
     for figure in RATIOS:
         each = figures[f"{figure}/ratio"].spread
         say(f"{figure}: kactl takes {each.median:.2f} times Kafka's time ({each.low:.2f}-{each.high:.2f})")
+    for name in ("written", "read"):
+        spread = figures[f"codec/{name}"].spread
+        say(f"Metadata, a topic {name}: {number(spread.median)} us ({number(spread.low)}-{number(spread.high)})")
     for name in ("kafka", "kactl"):
         for figure in ("behind", "grown/behind"):
             looks = figures[f"{name}/{figure}"].runs

@@ -41,8 +41,7 @@ from .config_handlers import ConfigHandlers
 from .counters import ListenerCounters, PeerRejected
 from .discovery_apis import API_VERSIONS_API
 from .discovery_handlers import UNSUPPORTED
-from .fair_queue import FairQueues, StepRunner, Turns
-from .field_types import STRING, Elements, Reader, Steps, TooManyElements, Values, whole
+from .field_types import Elements, Steps, TooManyElements, Values, body_begin, whole
 from .frames import Frames, Head, drained
 from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_request
 from .limits import ELEMENT_COST, FREE_SIZE, KIB, MIB, Limits
@@ -53,6 +52,7 @@ from .relayed_apis import RELAYED_APIS
 from .responses import Handler, result
 from .sasl_apis import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from .stream import Stream
+from .turns import Turns, stepwise
 from .waits import WAITS, Waits
 
 _INT16: Final = struct.Struct(">h")
@@ -74,7 +74,7 @@ class Shared(NamedTuple):
     pools: Pools
     admission: Admission
     addresses: BrokerAddresses
-    turns: FairQueues
+    turns: Turns
     counters: ListenerCounters
 
 
@@ -140,7 +140,6 @@ class Connection:
         self._peer = peer
         self._claim: Claim | None = None
         self._is_reported = False
-        self._turns = Turns()
         self._is_ending = False
         self._waits = Waits()
         stream.on_end = self._waits.end
@@ -220,13 +219,13 @@ class Connection:
             raise await self._too_large(head, api, size_max)
         content = await self._frames.rest(head)
         await self._permits.pay(api, len(content))
-        async with self._take_turn() as turn:
-            values = await self._decoded(head, api, content, turn)
+        async with self._take_turn():
+            values = await self._decoded(head, api, content)
         del content
         response = await self._carried_out(api, values, head.version, self._handlers[api.key])
         del values
-        async with self._take_turn() as turn:
-            body = await turn.steps(api.response.writing(response, head.version))
+        async with self._take_turn():
+            body = await stepwise(api.response.writing(response, head.version))
         del response
         await self._write(head, api, body)
 
@@ -239,13 +238,13 @@ class Connection:
         finally:
             self.is_busy = False
 
-    async def _decoded(self, head: Head, api: Api, content: bytes, turn: StepRunner) -> dict[str, Any]:
+    async def _decoded(self, head: Head, api: Api, content: bytes) -> dict[str, Any]:
         elements = Elements(
             ELEMENTS_MAX if self._login.is_pending else self._limits.elements_max(api, is_broker=self._is_broker),
             lambda count: self._share.charge(count * ELEMENT_COST),
         )
         try:
-            return await turn.steps(_reading(head, api, content, elements))
+            return await stepwise(_reading(head, api, content, elements))
         except TooManyElements as error:
             raise _RequestRejected(
                 "elements", f"{api.name} has {error}: split it, or raise {self._limits.key_of(api)}"
@@ -354,9 +353,9 @@ class Connection:
             return
         content = await self._frames.rest(head)
         await self._permits.pay(api, len(content))
-        async with self._take_turn() as turn:
+        async with self._take_turn():
             try:
-                values = await self._decoded(head, api, content, turn)
+                values = await self._decoded(head, api, content)
             except _RequestRejected:
                 values = {"resources": []}  # relayed: the broker rejects it
         if not self._configs.concerns_only_kactl(values):
@@ -383,8 +382,8 @@ class Connection:
                 raise await self._too_large(head, api, size_max)
             content = await self._frames.rest(head)
             await self._permits.pay(api, len(content))
-            async with self._take_turn() as turn:
-                values = await self._decoded(head, api, content, turn)
+            async with self._take_turn():
+                values = await self._decoded(head, api, content)
         except _RequestRejected as rejection:
             await self._decline(head, api, rejection)
             return
@@ -400,8 +399,8 @@ class Connection:
         if verdict.request is None:
             await self._write(head, api, api.response.write(verdict.complete({}), head.version))
             return
-        async with self._take_turn() as turn:
-            body = await turn.steps(api.request.writing(verdict.request, head.version))
+        async with self._take_turn():
+            body = await stepwise(api.request.writing(verdict.request, head.version))
         anew = _header_of(content, flexible=api.request.is_flexible(head.version)) + body
         outcome: Outcome = "unknown"
         detail = RELAYED
@@ -421,10 +420,10 @@ class Connection:
     def _is_broker(self) -> bool:
         return self._slot.broker is not None
 
-    def _take_turn(self) -> AbstractAsyncContextManager[StepRunner]:
+    def _take_turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for a turn. Brokers, unidentified connections from their addresses, and others have separate queues."""
         kind = "brokers" if self._is_broker else "candidates" if self._slot.is_candidate else "clients"
-        return self._shared.turns.take(kind, self._turns)
+        return self._shared.turns.take(kind)
 
     async def _identify(self, head: Head) -> None:
         """Treat the connection as a broker's while `identity` identifies it as one."""
@@ -509,12 +508,10 @@ async def _whole(content: bytes) -> AsyncIterator[bytes]:
 
 def _reading(head: Head, api: Api, content: bytes, elements: Elements) -> Steps[dict[str, Any]]:
     """Returns the steps that decode the body of a request, after the rest of its header."""
-    reader = Reader(content, flexible=False, elements=elements)
-    if head.key != CONTROLLED_SHUTDOWN or head.version:
-        STRING.read(reader)  # the client id, always in the classic form
-        if api.request.is_flexible(head.version):
-            reader.tags()
-    return api.request.reading(content, head.version, elements=elements, begin=reader.offset)
+    has_client_id = head.key != CONTROLLED_SHUTDOWN or head.version > 0
+    has_tags = api.request.is_flexible(head.version)
+    begin = body_begin(content, elements, has_client_id=has_client_id, has_tags=has_tags)
+    return api.request.reading(content, head.version, elements=elements, begin=begin)
 
 
 def _error_response(api: Api, version: int, reason: str) -> Values | None:

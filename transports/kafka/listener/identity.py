@@ -18,6 +18,7 @@ epoch has the limits of a client, and may replace connections from the same addr
 import asyncio
 import contextlib
 import ipaddress
+import struct
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -29,7 +30,7 @@ from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
-from .field_types import STRING, Elements, Reader
+from .field_types import Elements, body_begin
 from .frames import Head
 
 log = logger(__name__)
@@ -40,6 +41,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _BROKER_REQUESTS: Final = {CONTROLLED_SHUTDOWN: (2, 3), ALTER_PARTITION: (0, 0), ALLOCATE_PRODUCER_IDS: (0, 0)}
 # Client id, tagged fields, broker id and epoch fit into this size: the client id of a broker has about 20 bytes.
 PREFIX_SIZE: Final = 1024
+_CLAIM: Final = struct.Struct(">iq")
 # Interval between two refreshes of the registrations, and the time for which a resolved address is used.
 _REFRESH_S: Final = 1.0
 _RESOLVED_S: Final = 60.0
@@ -65,13 +67,10 @@ def claim_of(head: Head, prefix: bytes) -> Claim | None:
     first, flexible = _BROKER_REQUESTS[head.key]
     if head.version < first:
         return None
-    reader = Reader(prefix, flexible=False, elements=Elements(PREFIX_SIZE))
     try:
-        STRING.read(reader)
-        if head.version >= flexible:
-            reader.tags()
-        claim = Claim(reader.int32(), reader.int64())
-    except MalformedMessage:
+        begin = body_begin(prefix, Elements(PREFIX_SIZE), has_tags=head.version >= flexible)
+        claim = Claim(*_CLAIM.unpack_from(prefix, begin))
+    except (MalformedMessage, struct.error):
         return None
     return None if claim.epoch == NO_EPOCH else claim
 

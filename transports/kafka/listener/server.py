@@ -37,7 +37,6 @@ from .config_handlers import ConfigHandlers
 from .connection import Connection, Shared
 from .counters import ListenerCounters, PeerRejected
 from .discovery_handlers import DiscoveryHandlers
-from .fair_queue import FairQueues
 from .identity import BrokerAddresses, Claim, Network
 from .limits import Limits
 from .partition_handlers import PartitionHandlers
@@ -49,6 +48,7 @@ from .responses import Handler
 from .served_controller import ServedController
 from .stream import Stream, shared_buffer
 from .topic_handlers import TopicHandlers
+from .turns import Turns
 from .user_handlers import UserHandlers, UserRecords
 
 log = logger(__name__)
@@ -255,7 +255,7 @@ class KafkaListener:
             pools=self._pools,
             admission=self._admission,
             addresses=self._addresses,
-            turns=FairQueues(("brokers", "candidates", "clients")),
+            turns=Turns(("brokers", "candidates", "clients")),
             counters=self.counters,
         )
         self._addresses.update()

@@ -27,7 +27,7 @@ from kactl.transports.kafka.listener.broker_handlers import BrokerHandlers
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
 from kactl.transports.kafka.listener.config_handlers import ConfigHandlers
 from kactl.transports.kafka.listener.discovery_handlers import DiscoveryHandlers
-from kactl.transports.kafka.listener.field_types import Elements
+from kactl.transports.kafka.listener.field_types import INTS_PER_ELEMENT, Elements
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
 from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
@@ -39,7 +39,7 @@ from kactl.transports.kafka.listener.verdict import Peer
 from tests.fuzz.files import run
 from tests.fuzz.target import Target, Violation
 
-from .hostile import body, hostile
+from .hostile import body, compact_or_classic, hostile
 from .listener_stub import ControllerStub
 
 ELEMENTS_MAX: Final = 500
@@ -78,12 +78,18 @@ def seeds(api: Api) -> list[bytes]:
     """Returns requests of each version, as inputs: as many valid ones as hostile ones, which rarely decode."""
     valid, refused = [], []
     for version in range(api.version_max + 1):
-        valid.append(_input(version, body(api, version)))
+        valid += [_input(version, body(api, version)), _input(version, body(api, version, _many_numbers))]
         overhead = 12 + (0 if (api.key, version) == (7, 0) else 3) + api.request.is_flexible(version)
         refused += [
             _input(version, frame[overhead:]) for _, frame in hostile(api, version) if len(frame) < _SEED_SIZE_MAX
         ]
     return valid * -(-len(refused) // len(valid)) + refused
+
+
+def _many_numbers(path: str, flexible: bool, member: bytes) -> bytes | None:
+    """Return an array of more numbers than have a prepared format."""
+    count = INTS_PER_ELEMENT + 1
+    return compact_or_classic(count, flexible) + member * count if len(member) == 4 else None
 
 
 def _input(version: int, content: bytes) -> bytes:

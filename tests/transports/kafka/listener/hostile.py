@@ -39,7 +39,7 @@ def body(api: Api, version: int, instead: Instead = lambda path, flexible, membe
 def _struct(fields: tuple[Field, ...], version: int, flexible: bool, path: str, instead: Instead) -> bytes:
     parts = []
     for field in fields:
-        if field.since <= version <= field.until and field.tag is None:
+        if field.since <= version <= field.until:
             parts.append(_value(field.kind, version, flexible, f"{path}.{field.name}", instead))
     if flexible:
         tags = instead(f"{path}#", flexible, b"")
@@ -56,9 +56,9 @@ def _value(kind: Any, version: int, flexible: bool, path: str, instead: Instead)
         other = instead(path, flexible, member)
         return compact_or_classic(1, flexible) + member if other is None else other
     if isinstance(kind, Fixed):
-        return bytes(kind.size_min)
+        return bytes(kind.size)
     assert isinstance(kind, Varying)
-    return kind.write("t" if kind.default == "" else b"t", flexible)
+    return (b"\2" if flexible else struct.pack(f">{kind.prefix}", 1)) + b"t"
 
 
 def frame(api: Api, version: int, content: bytes) -> bytes:

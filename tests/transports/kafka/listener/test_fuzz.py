@@ -7,6 +7,9 @@ import pytest
 from kactl.model.errors import MalformedMessage
 from kactl.transports.kafka.listener import field_types, schema
 from kactl.transports.kafka.listener.api_keys import METADATA
+from kactl.transports.kafka.listener.apis import APIS
+from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from tests.fuzz import campaign
 from tests.fuzz.target import Violation
 
@@ -28,12 +31,21 @@ def test_no_input_violates_an_oracle() -> None:
         assert 0.01 < row.accepted / row.inputs < 0.9, name
 
 
-def test_missing_length_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(self: field_types.Reader, size: int) -> int:
-        begin, self.offset = self.offset, self.offset + size
-        return begin
+def _mistaken(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    """Put a mistake into the code that is generated for each message."""
 
-    monkeypatch.setattr(field_types.Reader, "take", take)
+    def compiled(source: str, file: str, mode: str) -> Any:
+        return compile(source.replace(right, wrong), file, mode)
+
+    monkeypatch.setattr(schema, "compile", compiled, raising=False)
+    for api in (*APIS.values(), *RELAYED_APIS.values(), *CONFIG_APIS.values()):
+        for message in (api.request, api.response):
+            monkeypatch.setattr(message, "_readers", {})
+            monkeypatch.setattr(message, "_writers", {})
+
+
+def test_error_that_is_not_translated_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    _mistaken(monkeypatch, "except (struct_error, IndexError)", "except ZeroDivisionError")
 
     with pytest.raises(Violation, match=r"error|IndexError") as error:
         _fuzz()
@@ -52,9 +64,7 @@ def test_missing_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_field_that_is_not_encoded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        schema._One, "write", lambda self, parts, values: parts.append(b"\0" if self._flexible else b"\0\0")
-    )
+    _mistaken(monkeypatch, ".encode()", ".encode()[:0]")
 
     with pytest.raises(Violation, match=r"encoded|MalformedMessage|error"):
         _fuzz()

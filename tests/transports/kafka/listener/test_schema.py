@@ -12,7 +12,17 @@ from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.api_keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
-from kactl.transports.kafka.listener.field_types import INT8, INT16, STRING, Array, Field
+from kactl.transports.kafka.listener.field_types import (
+    INT8,
+    INT16,
+    INT32,
+    STEP,
+    STRING,
+    Array,
+    Elements,
+    Field,
+    Steps,
+)
 from kactl.transports.kafka.listener.relayed_apis import RELAYED_APIS
 from kactl.transports.kafka.listener.schema import Message
 from tests.support.marks import at_most
@@ -116,7 +126,6 @@ def test_oversized_array_length_is_rejected_before_allocation() -> None:
 PAIR = Message(
     Field("name", STRING),
     Field("level", INT16, since=1, default=7),
-    Field("kind", INT8, tag=3),
     flexible=1,
 )
 
@@ -125,14 +134,13 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert PAIR.read(b"\x02a\x00\x05" + b"\x02" + b"\x01\x02zz" + b"\x09\x00", 1) == {
         "name": "a",
         "level": 5,
-        "kind": 0,
     }
 
 
 def test_field_missing_in_a_version_has_its_default_and_is_not_written() -> None:
-    assert PAIR.read(b"\x00\x01a", 0) == {"name": "a", "level": 7, "kind": 0}
-    assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 0) == b"\x00\x01a"
-    assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 1) == b"\x02a\x00\x09" + b"\x01\x03\x01\x04"
+    assert PAIR.read(b"\x00\x01a", 0) == {"name": "a", "level": 7}
+    assert PAIR.write({"name": "a", "level": 9}, 0) == b"\x00\x01a"
+    assert PAIR.write({"name": "a", "level": 9}, 1) == b"\x02a\x00\x09\x00"
     assert PAIR.write({"name": "a"}, 1) == b"\x02a\x00\x07\x00"
 
 
@@ -181,3 +189,35 @@ def test_bytes_after_a_message_are_ignored(version: int) -> None:
     content = PAIR.write({"name": "a"}, version)
 
     assert PAIR.read(content + b"\0\0", version) == PAIR.read(content, version)
+
+
+LISTS = Message(Field("lists", Array((Field("name", STRING), Field("numbers", Array(INT32))))), flexible=1)
+
+
+def steps_of(steps: Steps[Any]) -> tuple[int, Any]:
+    """Return the number of steps, and the result."""
+    count = 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("structs", "numbers", "expected"),
+    [(STEP * 4, 3, 5), (1, STEP * 8 * 4, 5), (STEP, 100, 1 + STEP + 1)],
+    ids=["many structs", "many numbers in one", "many lists"],
+)
+def test_large_message_is_read_and_written_in_steps(version: int, structs: int, numbers: int, expected: int) -> None:
+    """The event loop runs other tasks after each; numbers are written at once, as many as the controller has."""
+    values = {"lists": [{"name": "a", "numbers": list(range(numbers))}] * structs}
+
+    written, content = steps_of(LISTS.writing(values, version))
+    read, result = steps_of(LISTS.reading(content, version, elements=Elements(10**6)))
+
+    assert result == values
+    assert read in (expected, expected - 1)
+    assert structs // STEP <= written <= structs // STEP + 1
