@@ -23,7 +23,7 @@ from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
-from kactl.decide.messages.sessions import NotController, ParticipantLink, SessionAnswer, SessionRequest
+from kactl.decide.messages.sessions import Identify, NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker, Endpoint
 from kactl.runtime.budget import Budget
 from kactl.runtime.clock import Clock
@@ -255,10 +255,15 @@ class ControllerPort(Protocol):
 class ParticipantNetwork(Protocol):
     """The side of a `Network` that participants use.
 
-    A network through which participants get ids has a method `identify(request, *, controllers=())` besides. It returns
-    the active controller's answer to an `Identify`, and raises what `ControlLink.session` raises. Such a network
-    verifies that the sender may use the name, at each link.
+    It verifies at each link that the sender may use the id or the name.
     """
+
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        """Returns the active controller's answer about the id of a participant, which has no link yet.
+
+        Raises:
+            KactlError: what `ControlLink.session` raises.
+        """
 
     def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()

@@ -8,7 +8,6 @@ neither ──▶ one for this process, which another one may have after its reg
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any
 
 from kactl.decide.messages import arguments
 from kactl.decide.messages.sessions import Identified, Identify, claim_of
@@ -30,7 +29,7 @@ class OwnId:
         broker: NO_BROKER until one has been given. It may change with a registration if there is no name.
 
     Raises:
-        BadRequest: both are given, or one is not valid; or the network cannot give ids.
+        BadRequest: both are given, or one is not valid.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class OwnId:
         self.is_chosen = broker is not None
         self.broker = NO_BROKER if broker is None else arguments.whole(broker, "broker_id")
         self._given = "" if name is None else arguments.text(name, "name")
-        self._network: Any = network
+        self._network = network
         self._controllers = controllers
         if broker is not None:
             if self.broker < 0:
@@ -54,8 +53,6 @@ class OwnId:
                 raise BadRequest("name", f"{name!r} is given beside a broker id: give one of them")
         elif name is not None and (reason := check_participant_name(self._given)):
             raise BadRequest("name", reason)
-        elif not hasattr(network, "identify"):
-            raise BadRequest("broker_id", f"is missing, and a {type(network).__name__} gives no ids: choose one")
 
     def __str__(self) -> str:
         return self.name or str(self.broker)

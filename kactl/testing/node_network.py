@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
+from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
     Goodbye,
     Heartbeat,
+    Identify,
     Refused,
     Register,
     SessionAnswer,
@@ -87,7 +89,7 @@ class NodeNetwork:
         async def handle(arrived: Any) -> Any:
             with self.network.internal_errors(arrived):
                 match arrived:
-                    case Register() | Heartbeat() | Goodbye() | VerifyEndpoint():
+                    case Register() | Identify() | Heartbeat() | Goodbye() | VerifyEndpoint():
                         return await self._session(port, arrived)
                     case Watch():
                         return await port.watch_routes(arrived)
@@ -117,6 +119,20 @@ class NodeNetwork:
                 return await port.session(request, received_ns=port.clock.lease_ns())
         except InternalError as error:
             return Refused.of(error)
+
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        """See `Network`."""
+        reasons = []
+        for name in self.controllers:
+            try:
+                answer: SessionAnswer = await call_controller(self.network, name, request, timeout_ms=self.timeout_ms)
+            except ControllerUnreachable as failed:
+                reasons.append(f"{name}: {failed}")
+                continue
+            if not isinstance(answer, sessions.NotController):
+                return answer
+            reasons.append(f"{name} is not active")
+        raise ControllerUnreachable("; ".join(reasons) or "the network was given no controllers")
 
     @asynccontextmanager
     async def participant_side(

@@ -11,9 +11,9 @@ from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.broker import ProducerIdsRequested
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch
-from kactl.decide.messages.sessions import Heartbeat, Refused, SessionAnswer, SessionRequest
-from kactl.model import Broker
-from kactl.model.errors import BrokerUnreachable, InternalError, KactlError
+from kactl.decide.messages.sessions import Heartbeat, Identified, Identify, Refused, SessionAnswer, SessionRequest
+from kactl.model import NO_BROKER, Broker
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, KactlError
 from kactl.testing import Schedule, SimLoop, on, sim
 from kactl.testing.clock import LoopClock
 from kactl.testing.contracts.link_support import ContractOffice, ContractPort
@@ -105,6 +105,28 @@ def test_bug_of_the_controller_arrives_as_its_id(
 
         with on(view.controller.node):
             async with view.controller.controller_side(FailingOffice(view.loop, error)):
+                await view.loop.start(view.broker.node, participate())
+
+    sim.run(main, schedule=Schedule("fifo"))
+
+
+@pytest.mark.parametrize("active", [100, 101])
+def test_controller_on_a_node_gives_an_id_if_it_is_active(active: int) -> None:
+    async def main() -> None:
+        view = View()
+        office = ContractOffice(100, active=active)
+        office.clock = LoopClock(view.loop)  # type: ignore[assignment]
+
+        async def participate() -> None:
+            request = Identify(NO_BROKER, "worker-3", b"12 bytes: id")
+            if active == 100:
+                assert await view.broker.identify(request) == Identified(office.given)
+            else:
+                with pytest.raises(ControllerUnreachable, match="controller 100 is not active"):
+                    await view.broker.identify(request)
+
+        with on(view.controller.node):
+            async with view.controller.controller_side(office):
                 await view.loop.start(view.broker.node, participate())
 
     sim.run(main, schedule=Schedule("fifo"))

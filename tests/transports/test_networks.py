@@ -14,6 +14,7 @@ from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
     Granted,
     Heartbeat,
+    Identify,
     NotController,
     ParticipantLink,
     SessionAnswer,
@@ -212,6 +213,9 @@ class OwnNetwork:
         with self._open(f"controller {port.node_id}"):
             async with self.inner.controller_side(port) as transport:
                 yield transport
+
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        return await self.inner.identify(request, controllers=controllers)
 
     @asynccontextmanager
     async def participant_side(

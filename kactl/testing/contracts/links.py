@@ -32,7 +32,7 @@ from kactl.decide.messages.sessions import (
     Registered,
     Unconfirmed,
 )
-from kactl.model import Broker, Leadership, TopicRef
+from kactl.model import NO_BROKER, Broker, Leadership, TopicRef
 from kactl.model.errors import (
     BrokerUnreachable,
     ControllerUnreachable,
@@ -236,6 +236,16 @@ class LinkContract:
             assert await link.session(sessions.Goodbye(1, 41)) == sessions.Closed(41)
 
             assert all(before_ns <= at <= office.clock.lease_ns() for at in office.received_ns)
+
+    async def test_controller_gives_an_id_to_a_participant(self, network: Network) -> None:
+        request = sessions.Identify(NO_BROKER, "worker-3", b"12 bytes: id")
+        async with network.controller_side(ContractOffice()):
+            assert await network.identify(request) == sessions.Identified(40_000)
+
+    async def test_standby_gives_no_id(self, network: Network) -> None:
+        async with network.controller_side(ContractOffice(active=OTHER_CONTROLLER)):
+            with pytest.raises(ControllerUnreachable):
+                await network.identify(sessions.Identify(NO_BROKER, "worker-3", b"12 bytes: id"))
 
     async def test_bug_of_the_controller_refuses_a_request_of_a_session(
         self, network: Network, caplog: pytest.LogCaptureFixture

@@ -31,7 +31,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     """A certificate with all identities of the contract."""
     authority = Authority(tmp_path_factory.mktemp("authority"))
     names = [f"URI:kactl://kactl/controller/{node}" for node in (100, 101)]
-    names += [f"URI:kactl://kactl/participant/{broker}" for broker in range(10)]
+    names += [f"URI:kactl://kactl/participant/{broker}" for broker in (*range(10), "worker-3")]
     names.append("URI:kactl://kactl/spectator/any")
     signed = authority.sign("all", names=",".join(names))
     return Tls(ca=authority.cert, cert=signed.cert, key=signed.key)
@@ -55,6 +55,7 @@ class Proxied:
     def __init__(self, proxy: FaultProxy, inner: TcpNetwork) -> None:
         self.controller_side = inner.controller_side
         outer = TcpNetwork(controllers=[proxy.address], limits=Limits(backoff_ms=1, backoff_max_ms=20))
+        self.identify = outer.identify
         self.participant_side = outer.participant_side
         self.spectator_side = outer.spectator_side
 

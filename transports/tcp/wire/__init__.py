@@ -84,6 +84,7 @@ ANSWERS_OF_SESSIONS: Final = Family(
     sessions.Unconfirmed,
     sessions.Closed,
     sessions.EndpointVerified,
+    sessions.Identified,
     sessions.Refused,
     sessions.NotController,
 )
