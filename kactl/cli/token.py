@@ -47,6 +47,8 @@ class _Duration(click.types.StringParamType):
         try:
             return Duration.parse(value)
         except ValueError:
+            if str(value).strip("0") in ("ms", "s", "m", "h", "d"):
+                self.fail(f"{value!r} is no time at all: write 1s or longer", param, ctx)
             self.fail(f"{value!r} is not a duration: write it with a unit, as in 90d or 24h", param, ctx)
 
 

@@ -31,10 +31,12 @@ class Duration(int):
         """Returns the duration of a text with a unit.
 
         Raises:
-            ValueError: the text is not a duration, or is zero.
+            ValueError: the text is not a duration, or is zero, with which no setting makes sense.
         """
         matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
-        if matched is None or not int(matched[1]):
+        if matched is not None and not int(matched[1]):
+            raise ValueError(f'{text!r} is no time at all, which would end at once: write at least "1ms"')
+        if matched is None:
             raise ValueError(f'{text!r} is not a duration: write it in quotes, with a unit, as in "18s" or "500ms"')
         return cls(int(matched[1]) * _UNITS_MS[matched[2]])
 

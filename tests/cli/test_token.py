@@ -94,6 +94,7 @@ def test_revoked_token_is_removed(tmp_path: Path) -> None:
         (["create", "a b", "--role", "viewer"], "cannot be used"),
         (["create", "x", "--role", "root"], "root"),
         (["create", "x", "--role", "viewer", "--expires", "never"], "is not a duration"),
+        (["create", "x", "--role", "viewer", "--expires", "0d"], "is no time at all"),
         (["create", "x", "--role", "viewer", "--networks", "everywhere"], "is not a network"),
         (["rotate", "x"], "--tokens: there is no file"),
         (["revoke", "x"], "--tokens: there is no file"),

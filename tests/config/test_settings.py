@@ -375,7 +375,11 @@ REFUSED = {
         {},
         "kactl.toml: store.session-timeout: 18 cannot be used: 18 is not a duration: write it in quotes, with a unit",
     ),
-    "a duration of nothing": ("node-id = 1\n[store]\nsession-timeout = '0s'", {}, "store.session-timeout: '0s' cannot"),
+    "a duration of nothing": (
+        "node-id = 1\n[store]\nsession-timeout = '0s'",
+        {},
+        "'0s' is no time at all, which",
+    ),
     "a value for a section": ("node-id = 1\nstore = 'sqlite'", {}, "kactl.toml: store: is a section"),
     "a value for a section, and a variable in it": (
         "node-id = 1\nstore = 'sqlite'",
