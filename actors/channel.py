@@ -36,6 +36,7 @@ from kactl.decide.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.model import Broker
 from kactl.model.errors import BrokerUnreachable
 from kactl.runtime.clock import Clock
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_origin import ORIGIN, Origin
 from kactl.telemetry.event_trace import EventTrace
@@ -65,8 +66,8 @@ COALESCE_COUNT: Final = 64
 
 # A broker that this many attempts in a row did not reach is down: the first failure may be that of an old connection.
 DOWN_FAILURES: Final = 2
-# One warning, after two seconds: the registration of a broker that stops ends sooner, and after a takeover participants
-# have found the controller by then.
+# The first warning, after two seconds: the registration of a broker that stops ends sooner, and after a takeover
+# participants have found the controller by then.
 WARNED_FAILURES: Final = 20
 
 
@@ -137,6 +138,7 @@ class Channel(Actor[Outgoing]):
         self._coalesce = coalesce
         self.failures = 0
         self.last_error = ""
+        self._conditions = Conditions(log, clock.monotonic_ms)
 
     def __len__(self) -> int:
         """Returns the number of requests that wait, the one in flight included."""
@@ -272,14 +274,19 @@ class Channel(Actor[Outgoing]):
             except BrokerUnreachable as unreachable:
                 self.failures += 1
                 self.last_error = unreachable.reason
-                level = logging.WARNING if self.failures == WARNED_FAILURES else logging.DEBUG
-                log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
+                kind = type(request).__name__
+                if self.failures < WARNED_FAILURES:
+                    log.debug("%s did not get through to %s; trying again", kind, unreachable)
+                else:
+                    text = "%s has not got through to %s; trying again"
+                    self._conditions.add("", logging.WARNING, text, kind, unreachable)
                 if self.failures == DOWN_FAILURES:
                     self._progressed()
                 await self._clock.sleep_ms(max(RETRY_BACKOFF_MS, unreachable.retry_after_ms))
             else:
                 if self.failures:
                     log.info("broker %d answers again after %d failures", self.broker.id, self.failures)
+                self._conditions.end("", "broker %d answers again", self.broker.id)
                 self.failures = 0
                 self.last_error = ""
                 self._telemetry.delivered(type(request).__name__, self._clock.monotonic_ms() - began_ms)

@@ -10,12 +10,14 @@ Source: the classic controller's ControllerEventManager.
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
 from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_traces import EventTraces
 from kactl.telemetry.metrics import Telemetry
@@ -74,6 +76,7 @@ class ControllerLoop(Actor[Event], Preemption):
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
+        self._conditions = Conditions(log, context.clock.monotonic_ms)
         self._late_start = LateStart(context.cluster.controller_id, context.clock)
         handlers = AllHandlers(context, unclean=unclean, retry_later=self._retry_later)
         self.controllership = handlers.controllership
@@ -166,7 +169,11 @@ class ControllerLoop(Actor[Event], Preemption):
                 self._late_start.failed(error)
             else:
                 # A KactlError explains itself; other errors need the traceback.
-                log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
+                trace = None if isinstance(error, KactlError) else error
+                self._conditions.add(
+                    message.label, logging.ERROR, "%s was abandoned: %s", message.label, error,
+                    kind=type(error).__name__, exc_info=trace,
+                )  # fmt: skip
             if message.retry_later:
                 later_ms = RETRY_LATER_MS if self.is_active else CONTEST_BACKOFF_MS
                 self._retry_later(message, pause_ms=START_AGAIN_MS if starting else later_ms)
@@ -194,16 +201,20 @@ class ControllerLoop(Actor[Event], Preemption):
         handler = self._handlers[type(event)]
         for attempt in range(STORE_TRIES - 1):
             try:
-                return await handler(event)
+                result = await handler(event)
             except ControllerMoved:
                 raise
             except StoreError as failed:
                 if event.asked or isinstance(failed, SessionExpired):
                     raise
                 pause_ms = STORE_BACKOFF_MS << attempt
-                log.warning("%s: %s; trying again in %d ms", event.label, failed, pause_ms)
+                text = "%s: %s; trying again in %d ms"
+                self._conditions.add(event.label, logging.WARNING, text, event.label, failed, pause_ms, kind="retry")
                 self.context.batch.clear()
                 await self.clock.sleep_ms(pause_ms)
+            else:
+                self._conditions.end(event.label, "%s succeeds again", event.label)
+                return result
         return await handler(event)
 
     # -- small events in the middle of a large one ---------------------------------------------------------------------

@@ -8,6 +8,7 @@ store. A heartbeat is answered at once, without waiting for anything.
 """
 
 import collections
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -43,6 +44,7 @@ from kactl.decide.messages.sessions import (
 from kactl.model import GIVEN_IDS, NO_EPOCH, Broker, Fence, given_name
 from kactl.model.errors import BadRequest, BrokerIdTaken, ControllerMoved, EndpointUnreachable, KactlError, StoreError
 from kactl.runtime.clock import Clock
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 
@@ -96,6 +98,7 @@ class RemoteSessions:
         self._moved = moved
         self._term: SessionTerm | None = None
         self._begin = anyio.Event()
+        self._conditions = Conditions(log, clock.monotonic_ms)
         self.heartbeats = collections.Counter({verdict.value: 0 for verdict in Verdict})
         self.ended = collections.Counter(dict.fromkeys(ENDS, 0))  # by cause
 
@@ -318,8 +321,7 @@ class RemoteSessions:
         )  # fmt: skip
         return self._registered(term, session)
 
-    @staticmethod
-    def _check_peer(term: SessionTerm, request: Register | VerifyEndpoint) -> None:
+    def _check_peer(self, term: SessionTerm, request: Register | VerifyEndpoint) -> None:
         """Raises EndpointUnreachable if other participants cannot use the address in a request."""
         if request.peer is None:
             return
@@ -327,8 +329,11 @@ class RemoteSessions:
         unusable = why_unusable(request.peer, others)
         if unusable is not None:
             error = EndpointUnreachable(request.peer.host, request.peer.port, unusable)
-            log.warning("the registration of broker %d is refused: %s", request.broker, error)
+            text = "the registration of broker %d is refused: %s"
+            self._conditions.add(("peer", request.broker), logging.WARNING, text, request.broker, error)
             raise error
+        text = "the address of broker %d can be used"
+        self._conditions.end(("peer", request.broker), text, request.broker)
         term.peers[request.broker] = request.peer
 
     async def _goodbye(self, term: SessionTerm, request: Goodbye) -> SessionAnswer:
@@ -383,11 +388,14 @@ class RemoteSessions:
                 async with term.lock(session.broker):
                     if self._term is term and term.table.get(session.broker) is session:
                         await self._end(term, session, cause)
+                    text = "the session of broker %d needs no other attempt"
+                    self._conditions.end(("end", session.broker), text, session.broker)
                     return
             except ControllerMoved:
                 self._depose(term)
             except StoreError as error:
-                log.warning("the session of broker %d could not be ended, trying again: %s", session.broker, error)
+                text = "the session of broker %d could not be ended, trying again: %s"
+                self._conditions.add(("end", session.broker), logging.WARNING, text, session.broker, error)
                 term.end_tried(session)
                 await self._clock.sleep_ms(_RETRY_MS)
             finally:

@@ -5,6 +5,7 @@ block ends, or its scope is cancelled, everything has stopped.
 """
 
 import dataclasses
+import logging
 import random
 import time
 import uuid
@@ -44,6 +45,7 @@ from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.budget import Budget
 from kactl.runtime.clock import Clock, SystemClock
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
@@ -374,11 +376,12 @@ class Controller(Commands, Queries, forks.OfOneProcess):
 
     async def _supervise(self) -> None:
         """Run the controller; if a bug ends it, resign and run it again."""
+        failures = FailureLog(log, self.clock.monotonic_ms)
         while True:
             try:
                 await self.loop.run()
             except Exception as error:
-                log.exception("the controller ended by an error; it resigns and begins anew: %s", error)
+                failures.add(logging.ERROR, error, "the controller ended by an error; it resigns and begins anew")
                 await self.loop.controllership.abandon()
                 await self.clock.sleep_ms(RESTART_PAUSE_MS)
                 self._put(Started())

@@ -6,6 +6,7 @@ request.
 Source: the classic controller's KafkaController.
 """
 
+import logging
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from kactl.decide.messages.events import ControllerChanged, ControllerGone, Even
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import ControllerRecord, Order
 from kactl.model.errors import ControllerMoved, StaleEpoch, StoreError
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships
 
@@ -76,6 +78,7 @@ class Controllership(Handlers):
         self._unclean = unclean
         self._seen: ControllerRecord | None = None  # as last read
         self._is_held = False  # as last known; the store has the hold
+        self._failures = FailureLog(log, self.clock.monotonic_ms)
         self._vacant_ms: float | None = None  # monotonic; since when a held instance has seen no controller
 
     @property
@@ -258,10 +261,12 @@ class Controllership(Handlers):
         try:
             await self._maybe_resign()
         except Exception as error:
-            log.exception("the active controller cannot be determined now: %s", error)
+            text = "the active controller cannot be determined now"
+            self._failures.add(logging.ERROR, error, text)
             self._perhaps_named |= refused
             self._retry_later(ControllerChanged(), pause_ms=CONTEST_BACKOFF_MS)
         else:
+            self._failures.end("the active controller is known again")
             if refused and self.active_id == self.cluster.controller_id:
                 log.warning(
                     "the store rejects the fence but still names this instance; the controllership is taken again"

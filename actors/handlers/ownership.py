@@ -13,6 +13,7 @@ leads on, under its lease. The next owner waits for its end, as for that of any 
 `kactl.decide.machines.ownership` chooses the owners.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -28,6 +29,7 @@ from kactl.decide.state.cluster import HandoverInProgress, Resigned
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, choose, holds, some
 from kactl.decide.state.table import NO_ROW, Topic
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments
 
@@ -57,7 +59,7 @@ class Ownership(Handlers):
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
         super().__init__(context)
         self._timers = timers
-        self._not_offered: set[str] = set()  # topics with a warning
+        self._conditions = Conditions(log, self.clock.monotonic_ms)  # topics that no participant offers
         self._latest_ms = 0.0  # when the shares are evened out at the latest
         self._restarts: dict[str, Restart] = {}  # the last one of the members of each topic
 
@@ -213,15 +215,12 @@ class Ownership(Handlers):
         return shards._replace(restarted=restart.members(shards.joined), is_restarting=is_restarting)
 
     def _warn(self, topic: str, is_offered: bool) -> None:
-        """Warn once if there are participants and none of them offers a topic."""
+        """Warn if there are participants and none of them offers a topic."""
         if is_offered:
-            self._not_offered.discard(topic)
-        elif topic not in self._not_offered and len(self.cluster.live_brokers.electable):
-            self._not_offered.add(topic)
-            log.warning(
-                "topic %s: none of the participants offers it (groups=); its partitions are owned as soon as one does",
-                topic,
-            )
+            self._conditions.end(topic, "topic %s is offered by participants again", topic)
+        elif len(self.cluster.live_brokers.electable):
+            text = "topic %s: no participant offers it (groups=); its partitions are owned as soon as one does"
+            self._conditions.add(topic, logging.WARNING, text, topic)
 
     def _changed(
         self, topics: Iterable[tuple[Topic, RowNumbers, Shards]], places: Iterable[list[Place]]

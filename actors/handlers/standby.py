@@ -9,6 +9,7 @@ writes based on it, and the rejected rows are read again.
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
 from kactl.model import Maintenance, Membership, ReplicaState
 from kactl.model.errors import Remedy, StoreError
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changes, Names, Store
 
@@ -168,6 +170,7 @@ class Standby(Handlers):
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
         super().__init__(context)
         self._timers = timers
+        self._conditions = Conditions(log, self.clock.monotonic_ms)
         self._copy: Copy | None = None
         self._listed = False  # no topic was created or deleted since the list was read
         self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date, or when it was started
@@ -224,8 +227,10 @@ class Standby(Handlers):
             self._timers.set(StandbyDue(), BEGIN_AGAIN_MS)
             if not isinstance(failed, StoreError):
                 raise
-            log.warning("the standby's copy of the cluster is dropped and read again later: %s", failed)
+            text = "the standby's copy of the cluster is dropped and read again later: %s"
+            self._conditions.add("", logging.WARNING, text, failed)
             return
+        self._conditions.end("", "the standby reads the cluster again")
         copy = self._copy
         behind = copy is None or copy.is_stale
         if copy is not None and not behind:

@@ -9,6 +9,7 @@ never waits for a disk; before a change that cannot be undone, the request waits
 """
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import anyio
 import msgspec
 
 from kactl.runtime.addresses import group_of
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.escaping import harmless_json
 from kactl.runtime.logs import logger
 from kactl.runtime.threads import run_in_thread
@@ -60,7 +62,7 @@ class AuditTrail:
         self._file = file
         self._pending: deque[AuditRecord] = deque()
         self._writing = asyncio.Lock()
-        self._failing = False
+        self._conditions = Conditions(log)
         self._seq = 0 if file is None else file.last_seq
         self.required = required
         self.lost = 0
@@ -118,11 +120,10 @@ class AuditTrail:
                     self._pending.popleft()
             await run_in_thread(file.sync)
         except OSError as error:
-            if not self._failing:
-                log.error("the audit trail cannot be written (%s): check its disk", error.strerror)
-            self._failing = True
+            text = "the audit trail cannot be written (%s): check its disk"
+            self._conditions.add("", logging.ERROR, text, error.strerror)
             return False
-        self._failing = False
+        self._conditions.end("", "the audit trail is written again")
         return True
 
     def deny(self, **fields: Any) -> bool:

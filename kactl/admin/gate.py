@@ -2,12 +2,14 @@
 
 import enum
 import itertools
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kactl.runtime.addresses import group_of, is_loopback
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Reading
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-# One log line of each kind in this time: a flood must not fill the disk.
-LOG_PAUSE_S: Final = 10.0
 _KINDS: Final = (
     "full",
     "address",
@@ -79,7 +79,7 @@ class Gate:
         self._waiting: dict[Connection, None] = {}
         self._unread: dict[Connection, None] = {}
         self._now_s = now_s
-        self._logged_s: dict[str, float] = {}
+        self._conditions = Conditions(log, lambda: now_s() * 1000, ends_alone=True)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -166,12 +166,9 @@ class Gate:
         self._unread.pop(connection, None)
 
     def refuse(self, kind: str, peer: str, reason: str) -> None:
-        """Count a rejected connection; log at most one of each kind per `LOG_PAUSE_S`."""
+        """Count and log a rejected connection."""
         self.refused[kind] += 1
-        now_s = self._now_s()
-        if now_s - self._logged_s.get(kind, -LOG_PAUSE_S) >= LOG_PAUSE_S:
-            self._logged_s[kind] = now_s
-            log.warning("admin API: connection from %s %s (%s: %d so far)", peer, reason, kind, self.refused[kind])
+        self._conditions.add(kind, logging.WARNING, "admin API: connection from %s %s (%s)", peer, reason, kind)
 
     def readings(self) -> dict[str, Reading]:
         """Returns the gauges and counters for `kactl.telemetry.metrics`."""

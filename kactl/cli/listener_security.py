@@ -2,11 +2,13 @@
 
 import asyncio
 import functools
+import logging
 import ssl
 from typing import TYPE_CHECKING, Final
 
 from kactl.config.kafka_settings import KafkaConfig
 from kactl.model.errors import StoreError
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.security.access import AclAuthorizer, Acls, BrokerPrincipals, PrincipalRules
 from kactl.security.tls.server_tls import ServerTls
@@ -111,6 +113,7 @@ class AclFollower:
         self._authorizer = authorizer
         self._access = access
         self._version: tuple[int, ...] = ()
+        self._conditions = Conditions(log)
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
@@ -126,9 +129,11 @@ class AclFollower:
                 self._authorizer.acls = await self._access.acls()
                 self._version = version
         except StoreError as error:
-            if self._authorizer.acls is not None:
-                log.warning("the access control lists cannot be read, only super users and brokers pass: %s", error)
+            text = "the access control lists cannot be read, only super users and brokers pass: %s"
+            self._conditions.add("", logging.WARNING, text, error)
             self._authorizer.acls = None
+        else:
+            self._conditions.end("", "the access control lists can be read again")
 
 
 class OpenRelayGuard:

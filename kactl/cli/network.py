@@ -1,6 +1,7 @@
 """The network of participants, as `[network]` configures it."""
 
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,10 +12,12 @@ from opentelemetry.metrics import MeterProvider
 from kactl.admin.exposure import NETWORK
 from kactl.admin.served_certificates import ServedCertificates
 from kactl.config.settings import Config, NetworkConfig
+from kactl.decide.messages.sessions import Identify, SessionAnswer
 from kactl.model import Broker
 from kactl.model.errors import BadConfig
 from kactl.runtime import reloading
 from kactl.runtime.background import Background
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.runtime.reloading import Reloads
 from kactl.runtime.secret import Secret
@@ -146,29 +149,32 @@ class NetworkFiles:
     def __init__(self, config: Config, network: TcpNetwork) -> None:
         self._config = config
         self._network = network
+        self._conditions = Conditions(log)
         self.reload_failed = False
 
     async def run(self) -> None:
         """Load the files when they have changed, or cannot be used yet, until cancelled."""
         used = await run_in_thread(_versions, self._config)
-        failed: object = None
         while True:
             await reloading.pause(POLL_S)
             found = await run_in_thread(_versions, self._config)
             if found == used:
-                self.reload_failed = False
+                self._used()
                 continue
             try:
                 self._network.reload(secret=_secret(self._config))
             except BadConfig as error:
-                if found != failed:
-                    log.error("the files of [network] have changed, and the earlier ones stay in use: %s", error)
-                failed = found
+                text = "the files of [network] have changed, and the earlier ones stay in use: %s"
+                self._conditions.add("", logging.ERROR, text, error, kind=str(error))
                 self.reload_failed = True
             else:
                 used = found
-                self.reload_failed = False
+                self._used()
                 log.info("new links use the changed files of [network]")
+
+    def _used(self) -> None:
+        self.reload_failed = False
+        self._conditions.end("", "the files of [network] can be used again")
 
 
 def _versions(config: Config) -> list[tuple[int, int, int] | None]:
@@ -203,6 +209,10 @@ class BesideKafka:
         """See `Network`."""
         async with self._network.controller_side(port) as participants:
             yield _Routed(participants, self._brokers)
+
+    async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
+        """See `Network`."""
+        return await self._network.identify(request, controllers=controllers)
 
     def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol
 
 from kactl.model.errors import SessionExpired, StoreError, StoreUnavailable
 from kactl.runtime.background import Background
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 
 log = logger(__name__)
@@ -34,6 +36,7 @@ class PermissionReport:
 
     def __init__(self, store: HasPermissions, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._store = store
+        self._conditions = Conditions(log)
         self._sleep = sleep
 
     async def run(self) -> None:
@@ -48,10 +51,12 @@ class PermissionReport:
         try:
             await self._store.check_permissions()
         except (SessionExpired, StoreUnavailable) as error:
-            log.warning("the permissions in ZooKeeper could not be checked, trying again soon: %s", error)
+            text = "the permissions in ZooKeeper could not be checked, trying again soon: %s"
+            self._conditions.add("", logging.WARNING, text, error)
             return False
         except StoreError as error:
             log.error("%s", error)
+        self._conditions.end("", "the permissions in ZooKeeper have been checked")
         return True
 
 

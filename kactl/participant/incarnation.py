@@ -6,6 +6,7 @@ lost, the incarnation ends with all of its state: the broker registers again and
 """
 
 import contextlib
+import logging
 from collections.abc import Awaitable, Iterable, Sequence
 
 import anyio
@@ -28,6 +29,7 @@ from kactl.decide.messages.following import FollowerReports, PeerMessage
 from kactl.model import NO_BROKER, NO_EPOCH, ZERO_ID, ReplicaStatus, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode, KactlError, NotFound, StoreError
 from kactl.runtime.clock import Clock
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 from kactl.transports.base import ControlLink, LinkState, ParticipantNetwork
@@ -327,12 +329,14 @@ class Incarnation:
         if self._listener_leases.is_needed:
             # Otherwise the first orders to lead would be answered before the listener was called.
             await pacemaker.attempted.wait()
+        failures = FailureLog(log, self._clock.monotonic_ms)
         while True:
             pending = await self._take()
             try:
                 pending.response = await self._carry_out(pending.request)
-            except Exception:
-                log.exception("broker %d could not carry out a request, and sends no response", self.broker)
+            except Exception as error:
+                text = "broker %d could not carry out a request, and sends no response"
+                failures.add(logging.ERROR, error, text, self.broker)
             self._requests.finish(pending)
 
     async def _take(self) -> PendingRequest:

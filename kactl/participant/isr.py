@@ -23,7 +23,8 @@ from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, members,
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.runtime.clock import Clock
-from kactl.runtime.logs import FailureLog, logger
+from kactl.runtime.conditions import FailureLog
+from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .followers import Followers
@@ -179,6 +180,7 @@ class IsrKeeper:
                     self.schedule()
 
     async def _check_members(self) -> None:
+        failures = FailureLog(log)
         while True:
             await self._clock.sleep_ms(self._lag_ms / CHECKS_PER_LAG)
             await self._pause.wait_open()
@@ -187,13 +189,17 @@ class IsrKeeper:
             except Exception as error:
                 # An error of the application's `in_sync` must not end the registration.
                 text = "broker %d could not check the members of its ISRs, and retries"
-                self._failures.add(logging.ERROR, error, text, self._broker)
+                failures.add(logging.ERROR, error, text, self._broker)
+            else:
+                failures.end("broker %d checks the members of its ISRs again", self._broker)
             self.schedule()
 
     async def _update(self) -> bool:
         """Submit all updates that are due. Returns False if another check is needed later."""
         try:
-            return await self._submit_all()
+            is_done = await self._submit_all()
+            self._failures.end("broker %d updates its ISRs again", self._broker)
+            return is_done
         except KactlError as error:
             log.info("broker %d could not update its ISRs, and retries: %s", self._broker, error)
         except Exception as error:

@@ -21,7 +21,8 @@ from kactl.decide.state.rows import Bools
 from kactl.model import TopicPartition
 from kactl.model.errors import ErrorCode
 from kactl.runtime.clock import Clock
-from kactl.runtime.logs import FailureLog, logger
+from kactl.runtime.conditions import FailureLog
+from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .handlers.phase import Phase, StartTask

@@ -8,6 +8,7 @@ is closed, and the link to the network is closed.
 """
 
 import enum
+import logging
 from typing import Final
 
 import anyio
@@ -15,6 +16,7 @@ import anyio.abc
 
 from kactl.runtime import forks
 from kactl.runtime.clock import Clock
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
 from kactl.stores.base import Session
@@ -61,6 +63,7 @@ class Lives:
         self._scope = anyio.CancelScope()
         self._current: Registration | None = None
         self._silent = False
+        self._failures = FailureLog(log, clock.monotonic_ms)
         self._home = forks.share(self)
 
     def _abandon(self) -> None:
@@ -89,6 +92,7 @@ class Lives:
                     limit_ms = None if has_started else self._start_timeout_ms
                     patience = Patience(f"broker {self._own} is not registered", self._clock, limit_ms)
                     self._current = await self._registrar.register(patience, at_start=not has_started)
+                    patience.ended()
                     if not has_started:
                         task_status.started()
                         has_started = True
@@ -122,8 +126,8 @@ class Lives:
                 await registration.incarnation.run(registration.pacemaker)
                 tasks.cancel_scope.cancel()
             log.warning("broker %s has lost its registration and registers again", self._own)
-        except Exception:
-            log.exception("broker %s has failed, and registers again", self._own)
+        except Exception as error:
+            self._failures.add(logging.ERROR, error, "broker %s has failed, and registers again", str(self._own))
 
     async def _finish(self) -> None:
         """End the present registration, if there is one; see the module docstring. Bounded, and not cancelled."""

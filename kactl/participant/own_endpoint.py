@@ -13,12 +13,14 @@ Each link has the address verified once more: it may lead to another controller,
 the results of earlier ones. A refusal takes nothing from a registration; the controller shows it.
 """
 
+import logging
 from typing import Final
 
 from kactl.decide.messages.sessions import EndpointVerified, Refused, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, KactlError
 from kactl.runtime.clock import Clock
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 
 from .own_link import OwnLink
@@ -100,15 +102,18 @@ class OwnEndpoint:
 
     async def run(self) -> None:
         """Have the address of a registration verified by each controller that a link leads to, until cancelled."""
+        conditions = Conditions(log, self._clock.monotonic_ms)
         while self._peer is not None:
             if self.is_verified:
+                conditions.end("", "others can connect to broker %d", self._broker)
                 await self._link.wait_lost()
                 self.is_verified = False
             await self._link.wait_open()
             try:
                 await self.verify()
             except EndpointUnreachable as error:
-                log.warning("broker %d is registered, but others cannot connect to it: %s", self._broker, error)
+                text = "broker %d is registered, but others cannot connect to it: %s"
+                conditions.add("", logging.WARNING, text, self._broker, error)
                 await self._link.wait_lost()
             except KactlError as error:
                 log.info("the address of broker %d could not be verified, trying again: %s", self._broker, error)

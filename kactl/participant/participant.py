@@ -11,6 +11,7 @@ If a participant was paused for longer than its session's timeout, its registrat
 calls the listener's `stopped` for every replica, and registers again with a higher broker epoch.
 """
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -28,6 +29,7 @@ from kactl.model.errors import ActionTimedOut, BadRequest, IllegalState, NotFoun
 from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack, raise_alone
 from kactl.runtime.clock import Clock, SystemClock
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.base import Session, Store
@@ -185,6 +187,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         self._start = b""  # of the ids of incarnations, since the last entry
         self._incarnations: Iterator[bytes] = iter(())
         self._metrics = LeaseMetrics()
+        self._failures = FailureLog(log)
         self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
@@ -514,5 +517,5 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         if self._on_lease_event is not None:
             try:
                 self._on_lease_event(event)
-            except Exception:
-                log.exception("on_lease_event of broker %d has failed", self.id)
+            except Exception as error:
+                self._failures.add(logging.ERROR, error, "on_lease_event of broker %d has failed", self.id)

@@ -6,12 +6,11 @@ like a record. `LineFormatter` is the formatter of the server: it escapes the wh
 libraries.
 
 kactl adds no handler. In a program that configures no logging, Python's handler of last resort prints warnings and
-errors on stderr. `FailureLog` keeps a failure that repeats itself from filling them with tracebacks.
+errors on stderr. `kactl.runtime.conditions` keeps what is repeated from filling them.
 """
 
 import logging
 import numbers
-import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,13 +21,6 @@ LINE_LENGTH_MAX: Final = 8000
 # The innermost frames explain an error; a group of errors may print thousands of lines.
 TRACE_LINES_MAX: Final = 400
 TRACE_MARGIN: Final = "    | "
-# Of an exception in a line that has no traceback.
-TOLD_MAX: Final = 300
-
-# Different failures of one owner at a time. A program with more of them logs some of their tracebacks again.
-FAILURES_MAX: Final = 100
-# A log that is rotated has the traceback of a failure that lasts.
-TRACEBACK_EACH: Final = 100
 
 
 def logger(name: str) -> logging.Logger:
@@ -36,33 +28,6 @@ def logger(name: str) -> logging.Logger:
     result = logging.getLogger(name)
     result.addFilter(_escape)  # once: an equal filter is not added again
     return result
-
-
-class FailureLog:
-    """Logs failures of an application's code: the first of its kind with the traceback, the next ones as one line.
-
-    Failures are of one kind if they have the same text without its values, class, and lines of code.
-
-    Args:
-        log: where to.
-    """
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
-        self._counts: dict[object, int] = {}
-
-    def add(self, level: int, error: BaseException, text: str, *values: object) -> None:
-        frames = tuple((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
-        kind = text, type(error), frames or str(error)
-        count = self._counts.pop(kind, 0) + 1
-        self._counts[kind] = count
-        if len(self._counts) > FAILURES_MAX:
-            del self._counts[next(iter(self._counts))]
-        if count % TRACEBACK_EACH == 1:
-            self._log.log(level, text, *values, exc_info=error)
-        else:
-            told = text + ": %s (%d times by now; the first line of this failure has the traceback)"
-            self._log.log(level, told, *values, escaped(repr(error), TOLD_MAX), count)
 
 
 class _Escape(logging.Filter):

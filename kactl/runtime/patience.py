@@ -4,6 +4,7 @@ Programs of a host or of a cluster start in any order. An attempt that may succe
 for the start alone, which does not depend on the length of sessions or the time limits of single requests.
 """
 
+import logging
 import math
 import re
 import ssl
@@ -13,17 +14,15 @@ from typing import Final, TypeVar
 from kactl.model.errors import KactlError, StoreUnavailable
 from kactl.runtime.clock import Clock
 
+from .conditions import Conditions
 from .logs import logger
 
 log = logger(__name__)
 
 # Servers that start together need less than a minute, also on a busy machine.
 START_TIMEOUT_MS: Final = 60_000
-# The first line, and the longest time between two.
+# Programs that start together are late by less, which is not worth a line.
 _FIRST_MS: Final = 1_000
-_REPEAT_MS: Final = 30_000
-
-
 # Pause before another attempt to open a store.
 _PAUSE_MS: Final = 200
 # In OpenSSL's names of errors: one side does not accept the certificate of the other.
@@ -32,7 +31,7 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Failed attempts of one start, which are logged after a second, and then more and more rarely.
+    """Failed attempts of one start, which are logged after a second, and then once a minute.
 
     Args:
         what: the subject of the log lines, and what it has not done yet: "broker 1 is not registered".
@@ -44,7 +43,7 @@ class Patience:
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
         self.limit_ms = math.inf if limit_ms is None else limit_ms
-        self._log_ms: float = _FIRST_MS
+        self._conditions = Conditions(log, clock.monotonic_ms)
 
     @property
     def rest_ms(self) -> float:
@@ -59,12 +58,15 @@ class Patience:
         """
         while True:
             try:
-                return await call()
+                result = await call()
             except StoreUnavailable as error:
                 cause = error.__cause__
                 if isinstance(cause, ssl.SSLError) and _CERTIFICATE.search(cause.reason or ""):
                     raise
                 self.failed(error)
+            else:
+                self.ended()
+                return result
             await self._clock.sleep_ms(_PAUSE_MS)
 
     def failed(self, error: KactlError, *, ends_ms: float = 0, is_logged: bool = False) -> None:
@@ -77,6 +79,10 @@ class Patience:
         if self.rest_ms <= 0 and ends_ms <= 0:
             raise error
         waited_ms = self._clock.monotonic_ms() - self._began_ms
-        if waited_ms >= self._log_ms and not is_logged:
-            log.warning("%s after %.0f s, and tries again: %s", self._what, waited_ms / 1000, error)
-            self._log_ms = waited_ms + min(waited_ms, _REPEAT_MS)
+        if waited_ms >= _FIRST_MS and not is_logged:
+            text, waited_s = "%s after %.0f s, and tries again: %s", waited_ms / 1000
+            self._conditions.add("", logging.WARNING, text, self._what, waited_s, error)
+
+    def ended(self) -> None:
+        """Log that the start has succeeded, if failed attempts were logged."""
+        self._conditions.end("", "%s", self._what.replace(" is not ", " is "))

@@ -1,6 +1,7 @@
 """A participant on the tcp network: its link to the active controller."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,6 +13,7 @@ from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.sessions import Granted, Heartbeat, NotController, Register, SessionAnswer, SessionRequest
 from kactl.model import NO_EPOCH, Endpoint
 from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, MalformedMessage, NotAuthorized
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 from kactl.transports.base import LinkState, ParticipantPort
@@ -56,7 +58,7 @@ class TcpControlLink(ControllerLink):
     ) -> None:
         self.peer = peer
         self._served = served
-        self._foreign: set[tuple[str, int]] = set()  # controllerships that were logged
+        self._conditions = Conditions(log)
         self._port = port
         self._identity = Identity(cluster, Role.PARTICIPANT, port.claim)
         self._broker_epoch = NO_EPOCH
@@ -79,9 +81,9 @@ class TcpControlLink(ControllerLink):
         if not reason and term.epoch != NO_EPOCH:
             with anyio.move_on_after(self._limits.request_ms / 1000):
                 reason = await self._port.why_foreign(int(term.controller), term.epoch)
-        if reason and (term.controller, term.epoch) not in self._foreign:
-            self._foreign.add((term.controller, term.epoch))
-            log.error("broker %d refuses a link: %s", self._port.broker, reason)
+        if reason:
+            text, kind = "broker %d refuses a link: %s", (term.controller, term.epoch)
+            self._conditions.add("", logging.ERROR, text, self._port.broker, reason, kind=kind)
         return reason
 
     # -- ControlLink ---------------------------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ class TcpControlLink(ControllerLink):
     # -- messages of the controller ------------------------------------------------------------------------------------
 
     def _began(self, link: Link) -> None:
+        self._conditions.end("", "broker %d has a link", self._port.broker)
         if self._broker_epoch != NO_EPOCH:
             self._one_way(link, Kind.READY, b"")
 
@@ -148,7 +151,8 @@ class TcpControlLink(ControllerLink):
             try:
                 self._port.receive(relayed.opened(message.head, self._port.broker))
             except NotAuthorized as error:
-                log.warning("a message to broker %d is ignored: %s", self._port.broker, error)
+                text = "a message to broker %d is ignored: %s"
+                self._conditions.add("peer", logging.WARNING, text, self._port.broker, error)
         else:
             super()._received(link, message)
 

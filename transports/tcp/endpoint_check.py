@@ -1,6 +1,7 @@
 """Check of the addresses that participants advertise, before a controller registers them."""
 
 import ipaddress
+import logging
 import socket
 import weakref
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ import anyio
 from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
 from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
 from kactl.runtime.addresses import plain_address
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import Resolved
 from kactl.transports.base import ControllerPort
@@ -93,6 +95,7 @@ class EndpointCheck:
         self._verify = verify
         self._required = required
         self._dials = anyio.CapacityLimiter(_DIALS_MAX)
+        self._conditions = Conditions(log)
         # By broker, while a check of it runs or waits.
         self._of_broker: weakref.WeakValueDictionary[int, anyio.Semaphore] = weakref.WeakValueDictionary()
 
@@ -118,9 +121,13 @@ class EndpointCheck:
             # The cause is for operators: it would tell the participant what else listens there.
             reason = str(error) if error.__cause__ is None else f"{error}: {error.__cause__}"
             self._port.endpoint_failed(link, reason)
+            text = "broker %d at %s is registered, but others cannot connect to it: %s"
             if self._required:
-                log.warning("the registration of broker %d from %s is refused: %s", link.broker, link.address, reason)
+                text = "the registration of broker %d from %s is refused: %s"
+            host = link.address.rpartition(":")[0]  # each link has another port
+            self._conditions.add(link.broker, logging.WARNING, text, link.broker, host, reason)
+            if self._required:
                 raise
-            log.warning("broker %d is registered, but others cannot connect to it: %s", link.broker, reason)
         else:
+            self._conditions.end(link.broker, "others can connect to broker %d", link.broker)
             self._port.endpoint_failed(link, "")

@@ -10,6 +10,7 @@ rules for their number.
 import asyncio
 import contextlib
 import functools
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from typing import Final
 from kactl.model.errors import BadConfig, KactlError, ProtocolMismatch
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
@@ -43,8 +45,6 @@ _LOOK_UP_S: Final = 15.0
 _TLS_FIRST: Final = 0x16
 # Pause after a failure to accept, for instance because the process has too many open files.
 _ACCEPT_PAUSE_S: Final = 0.1
-# Connections that fail are logged as warnings this often; the others at level debug.
-_WARN_EVERY_S: Final = 10.0
 _TOO_MANY: Final = "too many connections have not completed their handshake"
 
 
@@ -78,7 +78,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks(f"the listener on {address}")
         self._strangers = Strangers(limits)
-        self._warn_at = 0.0
+        self._conditions = Conditions(log, ends_alone=True)
         self._buffer = memoryview(bytearray(PIECE))
         self._tls_turns = TlsTurns()
 
@@ -125,7 +125,8 @@ class Listener:
             try:
                 accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
-                log.warning("a connection to %s could not be accepted: %s", self.address, error)
+                text = "a connection to %s could not be accepted: %s"
+                self._conditions.add("accept", logging.WARNING, text, self.address, error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             host = plain_address(str(peer[0]))
@@ -209,12 +210,8 @@ class Listener:
 
     def _failed(self, host: str, reason: str, text: str) -> None:
         self._metrics.handshake_failed(reason)
-        now = asyncio.get_running_loop().time()
-        if now >= self._warn_at:
-            self._warn_at = now + _WARN_EVERY_S
-            log.warning("a connection from %s to %s failed: %s", host, self.address, text)
-        else:
-            log.debug("a connection from %s to %s failed: %s", host, self.address, text)
+        failed = "a connection from %s to %s failed: %s"
+        self._conditions.add(reason, logging.WARNING, failed, host, self.address, text)
 
 
 async def _readable(connection: socket.socket, readable: asyncio.Event) -> None:

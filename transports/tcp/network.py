@@ -7,6 +7,7 @@ One object serves all roles of a program. It listens if a controller uses it, or
 only to verify the address that a participant advertises.
 """
 
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from kactl.model.errors import (
 from kactl.runtime import forks, reloading
 from kactl.runtime.addresses import is_wildcard
 from kactl.runtime.clock import SystemClock
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
 from kactl.runtime.user_state import own_secret, secret_path
@@ -202,16 +204,15 @@ class TcpNetwork:
 
     async def _watch_own_secret(self) -> None:
         """Renew it when it has changed, until cancelled. Links that were opened with an earlier one end."""
-        failed = ""
+        conditions = Conditions(log)
         while True:
             await reloading.pause(_POLL_S)
             try:
                 self._renew_own_secret()
-                failed = ""
+                conditions.end("", "the secret of the network can be read again")
             except BadConfig as error:
-                if str(error) != failed:
-                    log.error("the secret of the network cannot be read, and the earlier one stays in use: %s", error)
-                failed = str(error)
+                text = "the secret of the network cannot be read, and the earlier one stays in use: %s"
+                conditions.add("", logging.ERROR, text, error, kind=str(error))
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ or else to the first one.
 """
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
@@ -40,6 +41,7 @@ from kactl.model.errors import (
 )
 from kactl.runtime.addresses import group_of
 from kactl.runtime.budget import Unit, account_of
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.runtime.prices import PARTICIPANT_PRICES
@@ -126,6 +128,7 @@ class Office:
         # By broker, while it has requests that are not answered.
         self._turns: weakref.WeakValueDictionary[tuple[int, Kind], anyio.Semaphore] = weakref.WeakValueDictionary()
         self._is_closed = False
+        self._conditions = Conditions(log, ends_alone=True)
 
     def open(self) -> None:
         """Watch whether the instance is active."""
@@ -215,11 +218,12 @@ class Office:
         self._links[attached.key] = attached
         if earlier is not None:
             if earlier.link.is_live:
-                log.warning(
+                text = (
                     "%s has opened a link from %s, and its link from %s is still used: if this is repeated, two "
-                    "processes have one registration, as copies of a virtual machine have; start one of them anew",
-                    hello.identity, link.peer_address, earlier.link.peer_address,
-                )  # fmt: skip
+                    "processes have one registration, as copies of a virtual machine have; start one of them anew"
+                )
+                addresses = link.peer_address, earlier.link.peer_address
+                self._conditions.add(attached.key, logging.WARNING, text, hello.identity, *addresses)
             earlier.link.close("a later link of the same registration has replaced this one")
         if earlier is not None and self._current.get(identity.broker) is earlier:
             self._current[identity.broker] = attached

@@ -9,7 +9,7 @@ from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.lease import Lease
 from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.clock import Clock
-from kactl.runtime.logs import FailureLog
+from kactl.runtime.conditions import FailureLog
 
 from .handler import Follower, PartitionHandler
 from .orders import Lead, Order

@@ -17,7 +17,8 @@ from kactl.participant.leases.lease import ENDED, Lease
 from kactl.participant.leases.token import FencingToken
 from kactl.participant.leases.watchdog import Watchdog
 from kactl.runtime.clock import Clock
-from kactl.runtime.logs import FailureLog, logger
+from kactl.runtime.conditions import FailureLog
+from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .actor import PartitionActor

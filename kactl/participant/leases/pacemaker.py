@@ -11,6 +11,7 @@ which the machine is suspended, so the clock is read twice in each margin as wel
 """
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,6 +23,7 @@ from kactl.participant.pause_gate import PauseGate
 from kactl.participant.time_limit import limited
 from kactl.runtime import forks
 from kactl.runtime.clock import Clock, SystemClock
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session
 
@@ -95,7 +97,7 @@ class Pacemaker:
         self._valid = False
         self._renewed = anyio.Event()  # replaced by each renewal that counts
         self._risk_reported_ns: int | None = None
-        self._failing = False
+        self._conditions = Conditions(log, clock.monotonic_ms)
         self._tasks: anyio.abc.TaskGroup | None = None  # while it runs
         self._home = forks.share(self)
 
@@ -146,11 +148,10 @@ class Pacemaker:
         except SessionExpired:
             session_scope.cancel()
         except (StoreError, ControllerUnreachable) as error:
-            if not self._failing:
-                log.warning("broker %d could not renew its session, and retries: %s", self._broker, error)
-            self._failing = True
+            text = "broker %d could not renew its session, and retries: %s"
+            self._conditions.add("renewal", logging.WARNING, text, self._broker, error)
         else:
-            self._failing = False
+            self._conditions.end("renewal", "broker %d renews its session again", self._broker)
             await self._pause.wait_open()
             self.count(sent_ns)
         self.attempted.set()
@@ -240,13 +241,11 @@ class Pacemaker:
         else:
             cause = RiskCause.STORE_SILENT
         risk = LeaseAtRisk(self._broker, cause, remaining_ns / NS_PER_MS, max(0, late_ns) / NS_PER_MS)
-        log.warning(
-            "the lease of broker %d ends in %.0f ms: %s (the event loop was %.0f ms late)",
-            self._broker,
-            risk.remaining_ms,
-            cause.value,
-            risk.blocked_ms,
-        )
+        ends = f"ends in {risk.remaining_ms:.0f} ms"
+        if remaining_ns < 0:
+            ends = f"ended {-risk.remaining_ms / 1000:.1f} s ago"
+        log.warning("the lease of broker %d %s: %s (the event loop was %.0f ms late)",
+                    self._broker, ends, cause.value, risk.blocked_ms)  # fmt: skip
         self._report(risk)
 
     @property

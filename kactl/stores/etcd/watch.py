@@ -15,6 +15,7 @@ single partitions.
 
 import asyncio
 import bisect
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import Final
@@ -24,6 +25,7 @@ import anyio
 from kactl.decide.state.records import Changes, Names
 from kactl.model import TopicPartition
 from kactl.model.errors import StoreError, StoreUnavailable
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.deleted_topics import DeletedTopics
@@ -71,6 +73,7 @@ class ClusterWatch:
         self._deleted_topics = deleted_topics
         self._on_client_key = on_client_key
         self._on_restored = on_restored
+        self._conditions = Conditions(log)
         self._restores = 0  # part of a position: revisions of before mean something else
         self._seen = 0
         self._progress = asyncio.Event()
@@ -117,7 +120,8 @@ class ClusterWatch:
                     log.debug("the watch is opened again: %s", error)
                     await anyio.sleep(_RETRY_S)
                 except StoreError as error:
-                    log.warning("the watch could not be opened, trying again: %s", error)
+                    text = "the watch could not be opened, trying again: %s"
+                    self._conditions.add("", logging.WARNING, text, error)
                     await anyio.sleep(_RETRY_S)
 
     async def verify(self, barrier: Callable[[], Awaitable[None]]) -> None:

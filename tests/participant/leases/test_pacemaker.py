@@ -227,7 +227,9 @@ async def test_renewal_that_is_too_old_begins_no_lease(bench: Bench) -> None:
         assert len(bench.leases) == len(bench.ended_at_ms) == 1
 
 
-async def test_paused_participant_ends_its_lease_when_it_resumes(bench: Bench) -> None:
+async def test_paused_participant_ends_its_lease_when_it_resumes(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     async with bench.running():
         bench.gate.pause()
         await bench.clock.advance(2 * TIMEOUT_MS)
@@ -241,6 +243,8 @@ async def test_paused_participant_ends_its_lease_when_it_resumes(bench: Bench) -
         assert isinstance(bench.events[0], LeaseAtRisk)
         assert bench.events[0].cause is RiskCause.LOOP_BLOCKED
         assert bench.events[0].blocked_ms > TIMEOUT_MS
+        ended_s = -bench.events[0].remaining_ms / 1000
+        assert f" ended {ended_s:.1f} s ago: " in caplog.text
 
 
 async def test_lease_ends_soon_after_the_machine_was_suspended(bench: Bench) -> None:

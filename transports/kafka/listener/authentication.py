@@ -16,6 +16,7 @@ Source: Kafka's SaslServerAuthenticator, KIP-43, KIP-152, KIP-368.
 import asyncio
 import enum
 import functools
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
@@ -25,6 +26,7 @@ import anyio.to_thread
 
 from kactl.model.errors import ErrorCode, KactlError
 from kactl.runtime.addresses import group_of
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.security.access import (
     ANONYMOUS,
@@ -160,6 +162,7 @@ class Authentication:
         pepper: bytes | None = None,
     ) -> None:
         self._validate_token = validate_token
+        self._conditions = Conditions(log)
         self.protocol = protocol
         self.demands_login = protocol.startswith("SASL")
         encrypted = protocol.endswith("SSL")
@@ -220,11 +223,14 @@ class Authentication:
             async with asyncio.timeout(VALIDATION_S):
                 bearer = await self._validate_token(token)
         except TimeoutError:
-            log.error("a login is denied: the host program did not decide about its token in %g s", VALIDATION_S)
+            text = "a login is denied: the host program did not decide about its token in %g s"
+            self._conditions.add("", logging.ERROR, text, VALIDATION_S)
             return None
         except Exception as error:
-            log.error("a login is denied: the host program's decision about its token failed: %s", error)
+            text = "a login is denied: the host program's decision about its token failed: %s"
+            self._conditions.add("", logging.ERROR, text, error, kind=type(error).__name__)
             return None
+        self._conditions.end("", "the host program decides about tokens again")
         return bearer if isinstance(bearer, Bearer) and _is_valid(bearer) else None
 
     async def is_password(self, username: str, password: str, address: str) -> bool:

@@ -1,19 +1,16 @@
-"""Counters of the listener, and its log of rejections: every rejection is counted, and one of each kind is logged at
-intervals.
+"""Counters of the listener, and its log of rejections: every rejection is counted, and those of one kind are a
+condition of the log: a peer that is rejected 1,000 times a second must not fill a disk.
 """
 
-import time
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Reading
 
 log = logger(__name__)
-
-# Interval between two log lines of one kind: a peer that is rejected 1,000 times a second must not fill a disk.
-LOG_PAUSE_S: Final = 10.0
 
 
 class PeerRejected(Exception):
@@ -39,28 +36,19 @@ class ListenerCounters:
         reserved: returns the bytes of memory reserved for requests, by the kind of peer.
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now_ms: Callable[[], float] | None = None) -> None:
         self.requests: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.connections = 0
         self.identified = 0
         self.reserved: Callable[[], Mapping[str, int]] = dict
-        self._now_s = now_s
-        self._logged: dict[str, tuple[float, int]] = {}
+        self._conditions = Conditions(log, now_ms, ends_alone=True)
 
     def reject(self, rejected: PeerRejected, peer: str, *, action: str = "the connection is closed") -> None:
-        """Count a rejection; log the first of its kind, then one in LOG_PAUSE_S with the number of those not logged."""
-        kind = rejected.kind
-        self.rejected[kind] += 1
-        count, now_s = self.rejected[kind], self._now_s()
-        logged_s, logged_count = self._logged.get(kind, (now_s - LOG_PAUSE_S, 0))
-        if now_s - logged_s < LOG_PAUSE_S:
-            return
-        self._logged[kind] = (now_s, count)
-        unlogged = count - logged_count - 1
-        more = f" ({unlogged} more of this kind since the last message)" if unlogged else ""
+        """Count and log a rejection."""
+        self.rejected[rejected.kind] += 1
         # A handler may keep its arguments: the text, since the exception refers to the whole connection.
-        log.warning("%s: %s; %s%s", peer, str(rejected), action, more)
+        self._conditions.add(rejected.kind, logging.WARNING, "%s: %s; %s", peer, str(rejected), action)
 
     def readings(self) -> dict[str, Reading]:
         """Returns the readings for `kactl.telemetry.metrics`."""

@@ -6,9 +6,11 @@ denies: an exception, no result in time, another number of results, a result tha
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
 from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, Resource
@@ -49,6 +51,7 @@ class DelegatedAuthorizer:
         brokers: BrokerPrincipals | None = None,
     ) -> None:
         self._function = function
+        self._conditions = Conditions(log)
         self._super_users = frozenset(super_users)
         self.brokers = brokers or BrokerPrincipals()
 
@@ -71,14 +74,17 @@ class DelegatedAuthorizer:
                     results = await results
                 found = [result is True for result in results]
         except TimeoutError:
-            log.error("the authorizer did not return within %g s, so the request is denied", DECISION_S)
+            text = "the authorizer did not return within %g s, so the request is denied"
+            self._conditions.add("", logging.ERROR, text, DECISION_S)
             return denied
         except Exception as error:
             log_error(log, error, "the authorizer failed, so the request is denied")
             return denied
         if len(found) != len(questions):
-            log.error("the authorizer returned %d results for %d questions: all are denied", len(found), len(questions))
+            text = "the authorizer returned %d results for %d questions: all are denied"
+            self._conditions.add("", logging.ERROR, text, len(found), len(questions), kind="number")
             return denied
+        self._conditions.end("", "the authorizer decides again")
         return found
 
 

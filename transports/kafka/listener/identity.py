@@ -18,6 +18,7 @@ epoch has the limits of a client, and may replace connections from the same addr
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import struct
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from typing import Final, NamedTuple
 from kactl.model import NO_EPOCH, Broker
 from kactl.model.errors import MalformedMessage
 from kactl.runtime.addresses import plain_address
+from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
 
@@ -166,11 +168,15 @@ class BrokerAddresses:
 
     async def run(self) -> None:
         """Refresh until cancelled."""
+        failures = FailureLog(log)
         while True:
             try:
                 await self.refresh()
-            except Exception:
-                log.exception("the addresses of the registered brokers cannot be refreshed; the last ones are used")
+            except Exception as error:
+                text = "the addresses of the registered brokers cannot be refreshed; the last ones are used"
+                failures.add(logging.ERROR, error, text)
+            else:
+                failures.end("the addresses of the registered brokers are refreshed again")
             await asyncio.sleep(_REFRESH_S)
 
     def _hosts(self) -> set[str]:

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.runtime import forks
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.connecting import NoAddressAnswers, NotCompleted, connect
 from kactl.runtime.logs import logger
 
@@ -96,8 +97,7 @@ class NativeConnection:
         self._opened: asyncio.Event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
-        self._minority = 0  # servers with an older state, as they were logged
-        self._refusals = 0
+        self._conditions = Conditions(log)
         self.trouble = ""
 
     @property
@@ -165,7 +165,8 @@ class NativeConnection:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._connection = connection
-        self._refusals = self._minority = 0
+        for key in ("", *self._hosts):
+            self._conditions.end(key, "ZooKeeper at %s accepts connections again", self._text)
         try:
             if self._closing:
                 return 0.0
@@ -224,9 +225,8 @@ class NativeConnection:
             "and no other one answers: if the ensemble was restored, start the others; if they belong to another "
             "ensemble, take them out of connect"
         )
-        if self._minority != behind:
-            log.error("ZooKeeper: %s", reason)
-        self._minority, self.trouble = behind, reason
+        self._conditions.add("", logging.ERROR, "ZooKeeper: %s", reason, kind=behind)
+        self.trouble = reason
 
     async def _try(
         self, host: Host, limit_s: float, session: Session, zxid: int
@@ -316,8 +316,6 @@ class NativeConnection:
         return ""
 
     def _refused(self, host: Host, reason: str) -> None:
-        """Log a failure once for each server, until a connection succeeds."""
-        self._refusals += 1
         self.trouble = f"{host}: {reason}"
-        level = logging.WARNING if self._refusals <= len(self._hosts) else logging.DEBUG
-        log.log(level, "ZooKeeper at %s did not accept the connection: %s", host, reason)
+        text = "ZooKeeper at %s did not accept the connection: %s"
+        self._conditions.add(host, logging.WARNING, text, host, reason)
