@@ -20,7 +20,7 @@ def write_sources(folder: Path) -> None:
 
     Raises:
         BrokenLink: a page has a link to a file that does not exist.
-        BadDiagram: a page has a diagram that cannot be drawn.
+        BadDiagram: a page has a diagram that cannot be listed.
     """
     stage(ROOT, folder)
     generated = {

@@ -5,19 +5,18 @@ link is changed to the place of its target. A link to a file that is not a page 
 which the site shows by name.
 """
 
-import itertools
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from .diagrams import drawn
+from .diagrams import listed
 from .layout import PAGES, SITE_PAGES
 
 # Inline links and images of Markdown: the text, the target, and the anchor in it.
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
-# Diagrams that code hosting sites draw by scripts of three megabytes. The site has pictures in their place.
+# Diagrams that code hosting sites draw by scripts of three megabytes. The site lists their arrows in their place.
 _DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE: Final = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 _PICTURES: Final = (".png", ".svg")
@@ -53,12 +52,12 @@ def page_places(root: Path) -> dict[PurePosixPath, PurePosixPath]:
 
 
 def relinked(text: str, source: PurePosixPath, places: Mapping[PurePosixPath, PurePosixPath], root: Path) -> str:
-    """Returns the text of a page with links for its place in the site. Diagrams become pictures; other code
-    blocks stay as they are.
+    """Returns the text of a page with links for its place in the site. Diagrams become lists; other code blocks
+    stay as they are.
 
     Raises:
         BrokenLink: the target of a link does not exist.
-        BadDiagram: a diagram cannot be drawn.
+        BadDiagram: a diagram cannot be listed.
     """
 
     def changed(match: re.Match[str]) -> str:
@@ -75,5 +74,4 @@ def relinked(text: str, source: PurePosixPath, places: Mapping[PurePosixPath, Pu
 
     parts = _FENCE.split(text)
     linked = "".join(part if part.startswith("```") else _LINK.sub(changed, part) for part in parts)
-    number = itertools.count(1)
-    return _DIAGRAM.sub(lambda match: drawn(match[1], next(number)), linked)
+    return _DIAGRAM.sub(lambda match: listed(match[1]), linked)
