@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import tree
 
-PAGE: Final = tree.ROOT / "docs" / "security-requirements.md"
+PAGE: Final = tree.ROOT / "docs" / "evidence" / "security-requirements.md"
 ROW: Final = re.compile(r"^\| (S-\d+) \| (.+) \| (yes|part|no) \| (.*) ?\|$")
 TEST: Final = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 NUMBERS: Final = 102

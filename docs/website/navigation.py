@@ -53,13 +53,14 @@ NAVIGATION: Final = (
             "architecture",
             "failures",
             "differences",
-            "reliability",
-            "security-requirements",
             "limits",
-            "track-record",
             "performance",
             "decisions/index",
         ),
+    ),
+    Group(
+        "Evidence",
+        ("evidence/reliability", "evidence/stories", "evidence/security-requirements", "evidence/track-record"),
     ),
     Group("Project", ("project/changelog", "project/reporting", "project/contributing")),
 )

@@ -18,7 +18,7 @@ from .nodes import NODE
 from .violations import Violation
 
 LOGGER: Final = "kactl"
-# An exception that leaves an actor unexpectedly; see docs/reliability.md.
+# An exception that leaves an actor unexpectedly; see docs/evidence/reliability.md.
 INVARIANT: Final = "INV-51"
 
 

@@ -1,6 +1,6 @@
 """Reassignments under store failures and topics that are expanded, deleted or recreated meanwhile: no state remains.
 
-Each of these histories was found by random ones and reduced; docs/track-record.md lists them as storms.
+Each of these histories was found by random ones and reduced; docs/evidence/track-record.md lists them as storms.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -8,7 +8,7 @@ reported or the budget of the mutant's class is used up. Long and calm runs are 
 and faults rarely meet in them. What is found is reduced, run again with the unchanged code, where it must not fail in
 the same way, and kept:
 
-    found.toml        one entry for each mutant and store, from which docs/track-record.md is generated
+    found.toml        one entry for each mutant and store, from which docs/evidence/track-record.md is generated
     smoke/NUMBER.json the reduced script, which tests run as long as it has at most 25 actions
 
 The seeds follow from the commit, the mutant and the store, so that no search begins where an earlier one has found
@@ -48,7 +48,7 @@ MUTANTS: Final = FOLDER / "mutants.toml"
 FOUND: Final = FOLDER / "found.toml"
 SMOKE: Final = FOLDER / "smoke"
 # Files that a search writes, and the page that shows them, relative to the root.
-OWN: Final = ("tests/sim/found.toml", "tests/sim/smoke", "docs/track-record.md")
+OWN: Final = ("tests/sim/found.toml", "tests/sim/smoke", "docs/evidence/track-record.md")
 _STORES: Final = ("memory", "sqlite", "zookeeper")
 # Kinds of brokers besides the modelled ones.
 _BROKERS: Final = ("participant", "ownership")

@@ -1,4 +1,4 @@
-"""docs/track-record.md is current, and has the required fields of every bug."""
+"""docs/evidence/track-record.md is current, and has the required fields of every bug."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Generator of docs/track-record.md from tests/sim/track.toml and the corpus.
+"""Generator of docs/evidence/track-record.md from tests/sim/track.toml and the corpus.
 
 `python -m tests.support.track_record` writes the page; a test fails while the page differs from its sources.
 """
@@ -16,7 +16,7 @@ from tests.sim.mutant_search import Found
 
 from .tree import ROOT
 
-PAGE: Final = ROOT / "docs" / "track-record.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "track-record.md"
 FOLDER: Final = ROOT / "tests" / "sim"
 BY_SIMULATION: Final = ("simulation", "exhaustive", "mutant")
 FOUND_BY: Final = (*BY_SIMULATION, "real cluster", "review", "user")

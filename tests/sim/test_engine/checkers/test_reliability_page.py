@@ -8,7 +8,7 @@ import pytest
 from tests.sim.engine.checkers import PROBES, Probes, Rules, checkers
 from tests.support.tree import ROOT
 
-PAGE = (ROOT / "docs" / "reliability.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "reliability.md").read_text()
 HERE = Path(__file__).parent
 CHECKED = re.findall(r"^\| (INV-\d+) \| [^|]+ \| `(\w+)` \| `(\w+\.py)` \|$", PAGE, re.MULTILINE)
 LISTED = set(re.findall(r"^\| ([A-Z]+-\d+) \|", PAGE, re.MULTILINE))
