@@ -131,14 +131,12 @@ def _leaders(cluster: Cluster) -> Any:
 
 
 def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str | int]]]:
-    """Returns how often each registered broker occurs in a column."""
     brokers, counts = np.unique(column, return_counts=True)
     count_of = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
     return [(count_of.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
 
 
 def _by_status(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
-    """Returns the number of replicas in each status but READY."""
     counts = cluster.replica_status_counts()
     return [
         (counts[status], {"kactl.replica.status": status.name.lower()})
@@ -148,14 +146,12 @@ def _by_status(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
 
 
 def _by_shard_state(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
-    """Returns the number of shards in each state."""
     states = states_of(cluster, cluster.table.rows(shard_rows(cluster)))
     counts = np.bincount(states, minlength=len(ShardState)).tolist()
     return [(counts[state], {"kactl.shard.state": state.label}) for state in ShardState]
 
 
 def _by_owner(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
-    """Returns the number of shards that each participant owns."""
     return _by_id(cluster, cluster.table.column("leader")[shard_rows(cluster)])
 
 

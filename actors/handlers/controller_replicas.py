@@ -117,7 +117,6 @@ class Hosting(Handlers):
                 self._waiting.add(name.topic)
 
     def _load(self) -> dict[int, int]:
-        """Returns the number of replicas on each live broker."""
         live = np.array(sorted(self.cluster.live_brokers.live.ids - self._controllers), np.int32)
         if not len(live):
             return {}

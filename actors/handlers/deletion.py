@@ -337,7 +337,6 @@ class Deletion(Handlers):
         return table.rows_of_all(topic for name in topics if (topic := table.topic(name)) is not None)
 
     def _led(self, topic: str) -> Ints:
-        """Returns the partitions of a topic that have leadership in the table."""
         row_numbers = self._rows_of([topic])
         table = self.cluster.table
         led: Ints = table.column("partition")[row_numbers[table.column("leader_epoch")[row_numbers] != NO_EPOCH]]

@@ -184,7 +184,6 @@ def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
 async def _hold(
     asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]], rows: Rows
 ) -> tuple[Ints, Bytes]:
-    """Returns leaders and refusals after the elections."""
     moved = await move(
         Move(
             rows.index,
@@ -197,7 +196,6 @@ async def _hold(
 
 
 def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
-    """Returns leaders and refusals of a dry run."""
     change = partition.go_online(
         rows,
         _ELECTIONS[asked.election],
@@ -221,6 +219,5 @@ def _failed(name: TopicPartition, code: ErrorCode, message: str) -> ElectionResu
 
 
 def _each(cluster: Cluster, rows: Rows) -> list[tuple[TopicPartition, int]]:
-    """Returns the name and the leader of each row."""
     names = cluster.table.names(rows.index)
     return list(zip(names, rows.leader.tolist(), strict=True))

@@ -311,7 +311,6 @@ class TopicEvents(Handlers):
         return awaited
 
     def _delivery(self, name: str, count: int) -> Delivery:
-        """Returns the delivery of the orders to the leaders of an awaited topic."""
         awaited, epochs = self.cluster.awaited[name], leader_epochs(self.cluster, name, count)
         if epochs not in (None, awaited.epochs):
             # No event is in progress but this one, so the requests of the election are queued.

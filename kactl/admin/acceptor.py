@@ -181,7 +181,6 @@ def _peer(address: Any) -> str:
 
 
 def _spare() -> int | None:
-    """Returns a descriptor that can be closed when none is left."""
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -280,7 +280,6 @@ class MountedPolicy:
             raise self._refused(HTTPStatus.FORBIDDEN, f"it returned a {type(decision).__name__}, and no decision")
 
     async def _still_admits(self, http: web.Request, principal: Principal, action: Action) -> bool:
-        """Returns whether a client would be admitted as the same one now."""
         try:
             if await self._identify(http) != principal:
                 return False

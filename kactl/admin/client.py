@@ -199,7 +199,6 @@ def _identified(http: web.Request, credentials: Credentials) -> Known | None:
 
 
 def _page(text: str, http: web.Request, credentials: Credentials) -> Known | None:
-    """Returns the client of a web page that has logged in."""
     found = credentials.find_ticket(text, address_of(http))
     if found is None:
         return None

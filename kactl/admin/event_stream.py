@@ -242,7 +242,6 @@ def _frames(service: Service, after: int, kinds: frozenset[str]) -> tuple[bytes,
 
 
 def _frame(event: AnyEvent) -> bytes:
-    """Returns one event as a server-sent event."""
     kind = str(event.__struct_config__.tag).encode()
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, kind, encode(event))
 

@@ -158,7 +158,6 @@ class FailureAnalysis:
 
 
 def _key(cluster: Cluster, min_isr: Ints, unclean: Bools) -> object:
-    """Returns a value that differs if a copy would differ."""
     return (
         id(cluster.table),
         cluster.table.revision,

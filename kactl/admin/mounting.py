@@ -265,7 +265,6 @@ def _heavy(service: Service, http: web.Request) -> Iterator[None]:
 
 
 def _resource(http: web.Request) -> str | None:
-    """Returns what the path of a request names."""
     return "-".join(http.match_info.values()) or None
 
 

@@ -157,7 +157,6 @@ def _description(route: Route) -> str:
 
 
 def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
-    """Returns one parameter for each field of the struct that parses them."""
     (_,), components = msgspec.json.schema_components([question], ref_template=_TEMPLATE)
     component = components[question.__name__]
     described = docstrings.of_fields(question, list(component["properties"]))
@@ -177,7 +176,6 @@ def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
 
 
 def _inner_description(schema: dict[str, Any]) -> str:
-    """Returns the description of the type of an optional parameter."""
     return next((each["description"] for each in schema.get("anyOf", ()) if "description" in each), "")
 
 

@@ -193,7 +193,6 @@ def _shard(item: PartitionInfo) -> list[tuple[str, Cell]]:
 
 
 def _handlers(item: PartitionInfo) -> Cell:
-    """Returns the participants whose handlers are not in their normal state."""
     status = "; ".join(
         f"{broker} {each.status.replace('_', ' ')} for {output.duration(each.for_ms)}: {each.detail}"
         for broker, each in item.replica_status.items()

@@ -105,7 +105,6 @@ def plan_(
 
 
 def _nothing_to_move(answer: PlanAnswer, *, balance: bool) -> str:
-    """Returns why a plan is empty."""
     looked_at = output.count(answer.unchanged, "partition")
     if not answer.unchanged:
         return "There is no partition to plan for. Nothing was changed."

@@ -279,7 +279,6 @@ def _write(
 
 
 def _lines(result: "Report") -> list[str]:
-    """Returns the summary as lines of text."""
     coverage = click.style(harmless(result.coverage.stated), fg="red" if result.coverage.is_partial else None)
     # Of the five lines, those that the summary and the advice below do not have.
     state = (harmless(f"{line.name.rstrip('?')}: {line.text}") for line in result.brief.lines[:2])

@@ -280,7 +280,6 @@ def _controller(
     level: ProtocolLevel = LATEST,
     listed_as: Broker | None = None,
 ) -> Controller:
-    """Returns a controller with the settings of the configuration."""
     settings = config.controller
     return Controller(
         config.node_id,

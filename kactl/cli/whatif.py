@@ -210,7 +210,6 @@ def _results(spark: "SparkSession", folder: str, on_progress: _ProgressCallback)
 def _of_file(
     settings: Settings, name: str, assumed: "Assumptions"
 ) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
-    """Yield the cluster of a snapshot file."""
     from kactl.forensics.whatif.snapshots import file
     from kactl.forensics.whatif.tables import of_table
 

@@ -149,7 +149,6 @@ def _put(
 
 
 def _read_text(text: str, expected: Any, path: tuple[str, ...], origin: str) -> object:
-    """Returns a text value converted to the type of its key."""
     if get_origin(expected) is not Annotated and get_origin(expected) in (tuple, types.UnionType):
         return [_number_if_whole(part.strip()) for part in text.split(",") if part.strip()]
     if _plain(expected) not in (int, bool):
@@ -165,7 +164,6 @@ def _number_if_whole(text: str) -> int | str:
 
 
 def _type_at(path: tuple[str, ...], origin: str) -> Any:
-    """Returns the type of a key."""
     expected: Any = Config
     for depth, key in enumerate(path):
         known = _keys(expected) if isinstance(expected, type) and issubclass(expected, Section) else {}

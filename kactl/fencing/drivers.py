@@ -284,7 +284,6 @@ def _in_transaction(connection: Any) -> bool | None:
 
 
 def _with_marks(statement: str, mark: str) -> str:
-    """Returns a statement with numbered placeholders."""
     first, *others = statement.split("%s")
     return first + "".join(mark.format(number) + text for number, text in enumerate(others, start=1))
 

@@ -132,7 +132,6 @@ class _Work:
 
 
 def _reader(work: _Work) -> _Map:
-    """Return the function for workers that maps task numbers to events."""
     known, time_zone = work.known, work.time_zone
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -462,7 +462,6 @@ class HostedReplicas:
 
 
 def _key(states: PartitionStates, position: int) -> tuple[str, int]:
-    """Returns the topic and the partition of a row."""
     return states.topics[states.topic[position]].name, int(states.partition[position])
 
 

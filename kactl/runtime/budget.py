@@ -115,7 +115,6 @@ class Budget:
         return excesses
 
     def _excess(self, units: Sequence[Unit], left: Sequence[float]) -> Excess:
-        """Returns the unit that has to be waited for longest."""
         used_up = [
             Excess(unit, (1 - balance) / self._rates[unit].per_s)
             for unit, balance in zip(units, left, strict=True)

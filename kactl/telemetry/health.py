@@ -336,7 +336,6 @@ def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
 
 
 def _return_to_preferred(partitions: Partitions) -> str:
-    """Returns how partitions are led by their preferred replicas again."""
     if partitions.returnable:
         return "kactl elect preferred --all"
     if partitions.preferred_drained:
@@ -509,7 +508,6 @@ def _stuck(name: str, stuck: Stuck | None, facts: Facts, remedy: str) -> Check:
 
 
 def _counted(name: str, count: int, limit: int, names: tuple[str, ...], result: Result, remedy: str) -> Check:
-    """Returns a check of a count against a limit."""
     if count <= limit:
         return Check(name=name, result="pass", value=count, limit=limit)
     more = f" and {count - len(names):,} more" if count > len(names) else ""

@@ -81,7 +81,6 @@ class Controllerships:
             self._terms.append(Term(record.epoch, record.id, record.since_ms))
 
     def _own(self, epoch: int) -> int | None:
-        """Returns the position of a term of this instance."""
         own = (at for at, term in reversed(list(enumerate(self._terms))) if term.ours and term.epoch == epoch)
         return next(own, None)
 

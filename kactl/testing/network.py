@@ -101,7 +101,6 @@ class Network:
         return log_error(log, error, "a message could not be handled: %s", _kind(message), new_id=self._error_id)
 
     def _error_id(self) -> str:
-        """Returns an id that is the same in each run of a script."""
         return f"{next(self._error_numbers):012x}"
 
     async def call(self, target: str, message: Any, *, timeout_ms: float) -> Any:

@@ -224,7 +224,6 @@ def actions(script: Script) -> Iterator[Edit]:
 
 
 def _ending(script: Script, rest_ms: float) -> Script | None:
-    """Returns the script whose first phase ends some time after its last action."""
     last_ms = max((action.at_ms for action in script.actions if not action.at_point), default=0.0)
     return replace(script, duration_ms=last_ms + rest_ms) if last_ms + rest_ms < script.duration_ms else None
 

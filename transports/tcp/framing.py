@@ -222,7 +222,6 @@ class FrameDecoder:
         return None
 
     def _frame(self, frame: bytes) -> Message | None:
-        """Returns the message that a frame completes."""
         _, kind, flags, zero, stream, head_length = HEADER.unpack_from(frame)
         self.frames += 1
         if self.bounds.frames is not None and self.frames > self.bounds.frames:

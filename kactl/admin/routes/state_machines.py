@@ -73,7 +73,6 @@ async def history(service: Service, request: ApiRequest[PartitionPath, HistoryQu
 
 
 def _counts(table: Table) -> tuple[list[int], list[int]]:
-    """Returns the number of partitions and of replicas by state."""
     is_used = table.column("topic") >= 0
     partitions = np.bincount(table.column("state")[is_used], minlength=len(PartitionState))
     replicas = np.bincount(table.column("replica_state")[:, is_used].ravel(), minlength=max(ReplicaState) + 1)

@@ -148,7 +148,6 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
 
 
 def _leases_of(cluster: Cluster, rows: Rows) -> list[str]:
-    """Returns the earlier leaders of some partitions whose leases a deletion waits for."""
     if not cluster.holds.is_used:
         return []
     columns = cluster.table.hold_columns()
@@ -207,7 +206,6 @@ def handler_text(report: ReplicaReport, moment: Moment = _NO_MOMENT) -> str:
 
 
 def _resets(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
-    """Returns the remedies for replicas with handlers that have failed."""
     remedies = []
     for broker in view.replicas:
         report = cluster.replica_report(view.name, broker)
@@ -329,7 +327,6 @@ def _failed(candidates: Iterable[Candidate]) -> str:
 
 
 def _link(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Returns the remedy for replicas on participants that this controller has not reached."""
     fenced = [candidate.broker for candidate in candidates if candidate.broker_state == "fenced"]
     return (f"let broker {' and '.join(map(str, fenced))} reach this controller over its network",) if fenced else ()
 

@@ -261,7 +261,6 @@ def load_of(table: Table, brokers: Sequence[Broker]) -> Load:
 
 
 def _count(column: Ints, ids: Ints) -> Counts:
-    """Returns how often each id is in a column."""
     order = np.argsort(ids)
     place = np.minimum(np.searchsorted(ids[order], column), max(len(ids) - 1, 0))
     known = place[ids[order][place] == column] if len(ids) else place[:0]

@@ -223,7 +223,6 @@ class _Analysis:
         return Ranking.joined(parts), pairs
 
     def _block(self, brokers: int) -> int:
-        """Return the number of first sets per evaluation."""
         return max(1, _BLOCK_BYTES // max(1, 8 * brokers * brokers))
 
     def _swept(self, kind: Kind, ranking: Ranking, scenario: Callable[[int], Scenario], begin: float) -> Sweep:
@@ -295,7 +294,6 @@ class _Analysis:
 
 
 def _none(like: Sums) -> Sums:
-    """Return the sums of no scenario."""
     return Sums(like.counts[:0], like.load[:0])
 
 

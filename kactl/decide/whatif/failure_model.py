@@ -267,7 +267,6 @@ class FailureModel:
         return Harmed(offline=worse[OFFLINE], lossy=worse[LOSSY], under_min=worse[UNDER_MIN], lone=worse[LONE])
 
     def _with(self, failed: Sequence[int]) -> RowNumbers:
-        """Return the classes that have one of these brokers among their members."""
         if len(failed) <= _FEW and "_index" not in self.__dict__:
             has = np.zeros(len(self.now.classes), np.bool_)
             for members in self.now.classes.members:

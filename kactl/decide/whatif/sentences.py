@@ -85,7 +85,6 @@ def _lost(outcome: Outcome, *, whole: bool) -> str:
 
 
 def _recoverable(offline: int, recoverable: int) -> str:
-    """Returns the part about the effect of an unclean election."""
     price = "would lose the records that the remaining replicas lack"
     if recoverable == offline:
         return f"An unclean election {price}."
@@ -121,7 +120,6 @@ def _do(number: int, verb: str) -> str:
 
 
 def _refusing_before(outcome: Outcome) -> int:
-    """Returns the number of led partitions that are under min.insync.replicas before the failure."""
     return (outcome.under_min - outcome.under_min_more) - (outcome.offline - outcome.offline_more)
 
 

@@ -103,7 +103,6 @@ def _contents(incident: Incident) -> Iterator[str]:
 
 
 def _budget(spent: tuple[Spent, ...]) -> Iterator[str]:
-    """Yields nothing if the incident has no outage."""
     yield from describe_used(spent, PERIOD_MS)
     for total in spent[:1]:
         yield describe_exceeded(total, PERIOD_MS)

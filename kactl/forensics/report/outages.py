@@ -115,7 +115,6 @@ def _key(row: dict[str, Any]) -> _Key:
 
 
 def _bars(outages: DataFrame, keys: list[_Key]) -> dict[_Key, list[Bar]]:
-    """Returns the longest outages of each key."""
     wanted = f.broadcast(of_tuples(outages.sparkSession, _KEY_TYPES, keys))
     of_keys = outages.join(wanted, list(_KEYS))
     longest = ranked(of_keys, *_KEYS, order=(f.desc("duration_ms"), "begin_us"), most=BARS_SHOWN)

@@ -73,7 +73,6 @@ def _controllers(facts: Facts, moments: Moments, begin: Time, end: Time) -> Iter
 
 
 def _brokers(absences: Sequence[Absence], moments: Moments, begin: Time, end: Time) -> Iterator[Lane]:
-    """Yields a lane for each of the brokers that were away longest."""
     spans: dict[int, list[Span]] = {}
     for absence in absences:
         first, last = (time or edge for time, edge in zip(away(absence), (begin, end), strict=True))
@@ -91,7 +90,6 @@ def _brokers(absences: Sequence[Absence], moments: Moments, begin: Time, end: Ti
 
 
 def _partitions(incidents: Sequence[Incident], moments: Moments, end: Time) -> Iterator[Lane]:
-    """Yields a lane for each of the partitions that were unavailable longest."""
     bars: dict[str, list[tuple[Partition, Bar]]] = {}
     for incident in incidents:
         for partition in incident.partitions:

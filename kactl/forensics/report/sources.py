@@ -80,7 +80,6 @@ def _files(files: DataFrame) -> tuple[File, ...]:
 
 
 def _levels(levels: DataFrame) -> tuple[LogDetail, ...]:
-    """Returns the level of detail of each kind of log of each broker."""
     hours = levels.groupBy("speaker", "kind").agg(
         f.countDistinct(f.when(f.col("level") == "TRACE", f.col("hour"))).alias("trace_hours"),
         f.countDistinct("hour").alias("hours"),
@@ -137,7 +136,6 @@ def coverage(facts: Facts, moments: Moments) -> ReportCoverage:
 
 
 def _time_share(facts: Facts) -> float:
-    """Returns the share of the requested time that the logs cover."""
     begin, end = facts.sources.begin, facts.sources.end
     if begin is None or end is None:
         return 1.0
@@ -189,7 +187,6 @@ def _file_table(facts: Facts, moments: Moments) -> tuple[Table, ...]:
 
 
 def _clock_table(facts: Facts) -> tuple[Table, ...]:
-    """Returns no table for a single clock."""
     clocks = facts.sources.clocks
     if len(clocks) < 2:
         return ()

@@ -153,7 +153,6 @@ def _alternatives(expression: bytes) -> list[bytes]:
 
 
 def _initials(alternative: bytes) -> set[bytes]:
-    """Returns the first letters of messages that match an alternative."""
     if alternative.startswith(b"[a-z]"):
         return {bytes([letter]) for letter in range(ord("a"), ord("z") + 1)}
     if alternative.startswith(b"(?:"):

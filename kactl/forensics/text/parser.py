@@ -191,7 +191,6 @@ class Parser:
         return self._batch(EventType.UNPARSED, given, rows, chunk)
 
     def _counted(self, groups: list[list[int]], type: EventType, chunk: "_Chunk") -> pa.RecordBatch:
-        """Returns one row for all lines of a level and hour."""
         rows = [group[0] for group in groups]
         given = chunk.from_prefixes(_WRITER, rows)
         given["lines"] = pa.array([int(chunk.lengths[group].sum()) for group in groups], pa.int32())
@@ -219,7 +218,6 @@ class Parser:
         return self._batch(EventType.CONFIGURED, given, rows, chunk)
 
     def _batch(self, type: EventType, given: dict[str, Any], rows: list[int], chunk: "_Chunk") -> pa.RecordBatch:
-        """Returns a batch of the given columns and of those that every event has."""
         indices = np.array(rows, np.int64)
         given.update(columns.times(chunk.logged[indices], chunk.utc[indices], chunk.known[indices]))
         for name, value in (("type", type), ("file_id", self._file_id), ("kind", self._kind)):

@@ -144,7 +144,6 @@ def _join(batch: Records, text: bytes, layout: Layout, offset: int, *, is_first:
 def _continued(
     fields: tuple[bytes | None, ...], text: bytes, end: "Callable[[bytes], re.Match[bytes] | None]"
 ) -> tuple[bytes | None, ...]:
-    """Returns the fields of a record whose message goes on with a line."""
     ts, level, prefix, message, logger = fields
     match = end(text)
     if match is not None:

@@ -324,7 +324,6 @@ class ProcessWatchdog(Watchdog):
 
 
 def _refused(error: OSError) -> NotReady:
-    """Returns the error of a watchdog process that the system refuses."""
     if error.errno in (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL):
         remedy = "allow memfd_create, pidfd_open and pidfd_send_signal (Linux 5.3, seccomp profile)"
     else:

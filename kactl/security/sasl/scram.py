@@ -104,7 +104,6 @@ class ScramClient:
 
 
 def _parse(message: bytes) -> dict[str, str]:
-    """Returns the fields of a message."""
     if len(message) > MESSAGE_BYTES_MAX:
         raise SaslError(f"the server's message has {len(message)} bytes; {MESSAGE_BYTES_MAX} are accepted")
     try:
@@ -275,7 +274,6 @@ class ScramServer:
 
 
 def _halves(message: bytes) -> tuple[str, str]:
-    """Returns the texts before and after the second comma."""
     if len(message) > MESSAGE_BYTES_MAX:
         raise SaslError(f"the client's message has {len(message)} bytes; {MESSAGE_BYTES_MAX} are accepted")
     try:

@@ -149,7 +149,6 @@ class ServerTls:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
     def _read_verifying(self) -> bytes:
-        """Returns what identifies the contents of the files that verify clients."""
         digest = hashlib.sha256()
         for path in (self._client_ca, self._crl):
             with contextlib.suppress(OSError):  # loading it explains the error

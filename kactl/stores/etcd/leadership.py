@@ -91,7 +91,6 @@ class LeadershipStore:
         return block.states
 
     async def _read_keys(self, names: Names) -> dict[int, tuple[int, bytes]]:
-        """Returns version and value of those rows that are stored."""
         keys = self._client.keys
         wanted = list(zip(names.topic.tolist(), names.partition.tolist(), strict=True))
         partitions: dict[int, set[int]] = {}

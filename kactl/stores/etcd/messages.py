@@ -346,7 +346,6 @@ _PACKAGE: Final = "kactl.etcd"
 
 
 def _classes() -> dict[str, type[message.Message]]:
-    """Returns a class for each message."""
     file = descriptor_pb2.FileDescriptorProto(name="kactl/etcd.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in _MESSAGES.items():
         described = file.message_type.add(name=name)

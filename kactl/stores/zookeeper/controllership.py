@@ -163,7 +163,6 @@ async def check(client: Client, fence: Fence) -> None:
 
 
 def _epoch(node: Any) -> tuple[int, int]:
-    """Returns the controller epoch and its version."""
     data, stat = _content(layout.CONTROLLER_EPOCH, node)
     try:
         return records.decode_epoch(data), stat.version

@@ -131,7 +131,6 @@ class Watches:
         return await self._ask_each(paths, [self._client.get(path, watch=True) for path in paths])
 
     async def _ask_each(self, paths: Sequence[str], reads: list[Any]) -> list[Any]:
-        """Returns the results of reads that watch the data of nodes."""
         return await self.ask(reads, [(path, Kind.DATA) for path in paths])
 
     async def ask(self, reads: Sequence[Any], watched: Sequence[tuple[str, Kind]]) -> list[Any]:

@@ -158,7 +158,6 @@ def _event(line: bytes) -> AnyEvent | None:
 
 
 def _replayed(snapshot: Snapshot, events: Iterable[AnyEvent]) -> Cluster:
-    """Returns the cluster of a snapshot after some events."""
     changed: dict[tuple[str, int], PartitionEvent] = {}
     gone: set[str] = set()
     for event in events:

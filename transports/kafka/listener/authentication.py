@@ -445,7 +445,6 @@ class Login:
 
 
 def _is_valid(bearer: Bearer) -> bool:
-    """Returns whether the host program has returned a holder whose token is valid now."""
     is_name = isinstance(bearer.name, str) and bool(bearer.name) and bearer.name.isprintable()
     return is_name and (bearer.lifetime_ms is None or bearer.lifetime_ms > 0)
 

@@ -502,7 +502,6 @@ def _header_of(content: bytes, *, flexible: bool) -> bytes:
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:
-    """Yields the content as one piece."""
     yield content
 
 

@@ -110,7 +110,6 @@ class Frames:
             self._deadline_s += loop.time() - started_s
 
     async def _exactly(self, size: int) -> bytes:
-        """Returns exactly that many bytes of a small part."""
         content = b""
         while len(content) < size:
             content += await self._some(size - len(content))

@@ -197,7 +197,6 @@ class Permits:
         return Payer(account_of(principal), self._has_quotas, is_free)
 
     def _within_quota(self, api: Api, request: dict[str, Any], version: int, principal: Principal) -> Verdict:
-        """Returns the part of a request that the principal's account permits."""
         limited = self._quotas.check(api, request, version, self._payer(principal))
         if limited.request is not request:
             reason = f"{principal.caller} causes more work than its account permits (kafka.mutation-rate)"

@@ -179,7 +179,6 @@ class Relay:
         raise PeerRejected(NO_BROKER, f"request {head.key} is for a broker, and {self._none_available()}")
 
     def _none_available(self) -> str:
-        """Returns why there is no broker."""
         missing = {
             self._missing(endpoint.protocol)
             for broker in self._brokers()

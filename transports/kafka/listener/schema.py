@@ -111,11 +111,9 @@ class _Code:
         self._lines += [self._depth * _INDENT + line for line in lines]
 
     def _new(self) -> str:
-        """Returns the name of another variable."""
         return f"v{next(self._number)}"
 
     def _named(self, value: Any, kind: str) -> str:
-        """Returns a name by which the function finds a value."""
         name = f"{kind}{next(self._number)}"
         self._names[name] = value
         return name

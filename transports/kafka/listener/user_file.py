@@ -193,7 +193,6 @@ class UserFile:
 
 
 def _shapes(users: Mapping[str, User]) -> Mapping[Name, frozenset[Shape]]:
-    """Returns the shapes of verifiers by mechanism."""
     return {
         mechanism: frozenset(
             Shape.of(user.verifiers[mechanism]) for user in users.values() if mechanism in user.verifiers

@@ -63,7 +63,6 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _mirror(request: type[ControllerRequest]) -> type[_Head]:
-    """Returns the type of the array with the fields of a request."""
     fields: list[Any] = []
     for found in msgspec.structs.fields(request):
         kind: Any = _BOUNDED.get((request, found.name), found.type)

@@ -283,7 +283,6 @@ class NativeConnection:
             raise ConnectionError(reason)
 
     def _reason(self, error: Exception, limit_s: float, zxid: int) -> str:
-        """Returns why a server did not accept the connection."""
         match error:
             case NoAddressAnswers():
                 return error.explained(lambda each: self._reason(each, limit_s, zxid))

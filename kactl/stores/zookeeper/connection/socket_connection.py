@@ -137,7 +137,6 @@ class SocketConnection(asyncio.Protocol):
             raise NotAuthenticated(f"{login.name}: {error}") from None
 
     async def _asked(self, xid: int, frame: bytes) -> bytes:
-        """Returns the server's message in response to one of a login."""
         self._login, self._login_xid = self._loop.create_future(), xid
         try:
             self._write([frame])
