@@ -159,10 +159,22 @@ def _shards(cluster: Cluster, rows: Rows) -> dict[int, ShardInfo]:
     rows = rows.take(owned)
     states = zip(rows.index.tolist(), cluster.table.names(rows.index), states_of(cluster, rows).tolist(), strict=True)
     found = {row: (ShardState(state), cluster.handovers.get(name)) for row, name, state in states}
+    former = {row: None if handover is None else handover.former for row, (_, handover) in found.items()}
+    members = dict(zip(rows.index.tolist(), rows.replicas.T.tolist(), strict=True))
     return {
-        row: ShardInfo(state=cast(ShardStateName, state.label), former=None if handover is None else handover.former)
-        for row, (state, handover) in found.items()
+        row: ShardInfo(
+            state=cast(ShardStateName, state.label),
+            former=former[row],
+            names={id_: name for id_ in {*members[row], former[row]} if (name := name_of(cluster, id_))},
+        )
+        for row, (state, _) in found.items()
     }
+
+
+def name_of(cluster: Cluster, participant: int | None) -> str:
+    """Returns the name of a participant that has not chosen its id; empty for others."""
+    registered = None if participant is None else cluster.brokers.get(participant)
+    return "" if registered is None else registered.name
 
 
 def _of_rows(table: Table, min_isr: Ints | None) -> Ints:

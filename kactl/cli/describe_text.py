@@ -66,7 +66,7 @@ def broker_lines(
     """Returns the lines of a broker."""
     addresses = ", ".join(f"{each.listener}://{each.host}:{each.port} ({each.protocol})" for each in broker.endpoints)
     values: list[tuple[str, Cell]] = [
-        ("broker", f"{broker.id}{', the controller' if broker.is_controller else ''}"),
+        ("broker", f"{shards.named(broker.id, broker.name)}{', the controller' if broker.is_controller else ''}"),
         ("state", broker_state(broker)),
         *([("drained", drain_text(broker.drain))] if broker.drain is not None else []),
         ("epoch", NONE if broker.epoch is None else str(broker.epoch)),
@@ -180,12 +180,12 @@ def _partition(item: PartitionInfo) -> list[tuple[str, Cell]]:
 
 
 def _shard(item: PartitionInfo) -> list[tuple[str, Cell]]:
-    former = None if item.shard is None else item.shard.former
+    former = shards.former(item)
     return [
         ("shard", f"{item.topic}-{item.partition}"),
         ("state", shards.state(item)),
-        ("owner", (output.broker(item.leader), BAD if item.leader < 0 else PLAIN)),
-        *([("former owner", str(former))] if former is not None else []),
+        ("owner", shards.owner(item)),
+        *([("former owner", former)] if former != NONE else []),
         ("standbys", shards.standbys(item)),
         ("leader epoch", output.broker(item.leader_epoch)),
         ("handlers", _handlers(item)),

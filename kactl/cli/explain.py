@@ -12,6 +12,7 @@ from .api_client import quoted
 from .common_options import Settings, options
 from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN, WARN, Cell
+from .shards import named
 
 _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
 _SHARD_HEADER: Final = ("PARTICIPANT", "STATE", "ROLE", "VERDICT")
@@ -91,7 +92,12 @@ def _row(candidate: CandidateInfo, explanation: PartitionExplanation) -> tuple[C
         role = "owner" if candidate.broker == explanation.leader else "standby"
         in_sync = (role, GOOD) if candidate.in_sync else output.NONE
     broker = (candidate.broker_state.replace("_", " "), _BROKER_COLOUR[candidate.broker_state])
-    return str(candidate.broker), broker, in_sync, (candidate.verdict, PLAIN if candidate.may_lead else WARN)
+    return (
+        named(candidate.broker, candidate.name),
+        broker,
+        in_sync,
+        (candidate.verdict, PLAIN if candidate.may_lead else WARN),
+    )
 
 
 def _show_topic(explanation: TopicExplanation) -> None:

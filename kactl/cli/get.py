@@ -332,7 +332,7 @@ def _time(time_us: int | None) -> str:
 def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
     dead = item.state == "dead"
     return (
-        f"{item.id}*" if item.is_controller else str(item.id),
+        shards_.named(item.id, item.name) + ("*" if item.is_controller else ""),
         "participant" if item.participant or item.linked is not None else "broker",
         ("DEAD", BAD) if dead else broker_state(item),
         item.rack or NONE,

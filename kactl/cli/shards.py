@@ -23,25 +23,43 @@ def state(item: PartitionInfo) -> Cell:
 
 def row(item: PartitionInfo) -> tuple[Cell, ...]:
     """Returns the row of a shard."""
-    former = None if item.shard is None else item.shard.former
     return (
         f"{item.topic}-{item.partition}",
         state(item),
-        (output.broker(item.leader), BAD if item.leader < 0 else PLAIN),
+        owner(item),
         output.broker(item.leader_epoch),
         standbys(item),
-        NONE if former is None else str(former),
+        former(item),
     )
+
+
+def owner(item: PartitionInfo) -> Cell:
+    """Returns the owner of a shard."""
+    return (NONE, BAD) if item.leader < 0 else (_named(item, item.leader), PLAIN)
+
+
+def former(item: PartitionInfo) -> str:
+    """Returns the former owner of a shard during a hand-over."""
+    return NONE if item.shard is None or item.shard.former is None else _named(item, item.shard.former)
+
+
+def _named(item: PartitionInfo, participant: int) -> str:
+    return named(participant, "" if item.shard is None else item.shard.names.get(participant, ""))
+
+
+def named(participant: int, name: str) -> str:
+    """Returns an id with the name of a participant that has not chosen it."""
+    return f"{participant} ({name})" if name else str(participant)
 
 
 def standbys(item: PartitionInfo) -> str:
     """Returns the participants that follow a shard."""
-    return output.numbers(broker for broker in item.isr if broker != item.leader)
+    return ", ".join(_named(item, broker) for broker in item.isr if broker != item.leader) or NONE
 
 
 def owners(items: Iterable[PartitionInfo]) -> str:
     """Returns how many shards each owner has."""
-    counts = collections.Counter(item.leader for item in items if item.leader >= 0)
-    named = [f"{owner} ({count})" for owner, count in sorted(counts.items())[:_OWNERS_MAX]]
+    counts = collections.Counter((item.leader, _named(item, item.leader)) for item in items if item.leader >= 0)
+    shown = [f"{name}: {count}" for (_, name), count in sorted(counts.items())[:_OWNERS_MAX]]
     more = f" and {len(counts) - _OWNERS_MAX} more" if len(counts) > _OWNERS_MAX else ""
-    return ", ".join(named) + more or NONE
+    return ", ".join(shown) + more or NONE

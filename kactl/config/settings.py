@@ -216,8 +216,8 @@ class NetworkConfig(Section, frozen=True):
             and a certificate, the programs of one user share the secret in their state folder.
         verify_endpoint: whether a controller connects to the address that a participant advertises.
         peer_networks: networks of the addresses that participants may advertise, besides those that they connect from.
-        ensure_topics: ids of the participants that may create topics, by the topics' names, in which `*` and `?` are
-            wildcards; without it each participant may create any.
+        ensure_topics: ids and names of the participants that may create topics, by the topics' names; in both names `*`
+            and `?` are wildcards. Without it each participant may create any.
     """
 
     listen: str = ""
@@ -230,7 +230,7 @@ class NetworkConfig(Section, frozen=True):
     secret_file: str = ""
     verify_endpoint: bool = True
     peer_networks: tuple[str, ...] = ()
-    ensure_topics: dict[str, tuple[int, ...]] | None = None
+    ensure_topics: dict[str, tuple[int | str, ...]] | None = None
 
     @property
     def address(self) -> Listen | None:

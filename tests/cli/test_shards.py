@@ -201,7 +201,7 @@ def test_broker_shows_its_shards_and_what_it_offers(settled: str) -> None:
     assert "owns " in text
     assert "jobs" in text
     assert "SHARDS" in run(settled, "get", "brokers").out
-    assert "mail" in run(settled, "describe", "broker", "3").out
+    assert "mail" in run(settled, "describe", "broker", "40000").out
 
 
 def test_metrics_count_shards_by_state_and_owner(settled: str) -> None:
@@ -211,3 +211,17 @@ def test_metrics_count_shards_by_state_and_owner(settled: str) -> None:
 
     assert 'kactl_shard_state_count{kactl_cluster="shards",kactl_shard_state="unowned"}' in text
     assert "kactl_shard_owner_count{" in text
+
+
+def test_owner_that_has_not_chosen_its_id_appears_with_its_name(settled: str) -> None:
+    options = ("--partitions", "1", "--kind", "ownership", "--wait", "led", "--yes")
+    assert run(settled, "topic", "create", "mail", *options).code == 0
+    ((number, name),) = shards(settled, "--topic", "mail")["mail-0"].names.items()
+
+    named = f"{number} ({name})"
+    assert name == "worker-a"
+    assert f"participant {named} owns it" in run(settled, "explain", "mail-0").out
+    assert f"{named}: 1" in run(settled, "topic", "describe", "mail").out
+    for line in ("get shards", "get brokers", "describe partition mail-0", f"describe broker {number}"):
+        assert named in run(settled, *line.split()).out
+    assert run(settled, "topic", "delete", "mail", "--yes").code == 0

@@ -28,6 +28,7 @@ def test_first_screen_counts_shards_without_an_owner(visit: Visit) -> None:
     expect(page.locator(".figures")).to_contain_text("shards without an owner")
     expect(page.locator(".checks")).to_contain_text("no participant offers idle")
     expect(page.locator(".cards")).to_contain_text("shards")
+    expect(page.locator(".cards")).to_contain_text("Broker 40000 (worker-a)")
 
 
 def test_list_of_shards_is_filtered_by_state(visit: Visit) -> None:

@@ -28,7 +28,8 @@ class _Shard(kactl.PartitionHandler):
 
 @contextlib.contextmanager
 def served_shards(folder: Path) -> Iterator[str]:
-    """Yield the address of the admin API. Participants 1 and 2 offer jobs, 3 offers mail, and none offers idle."""
+    """Yield the address of the admin API. Participants 1 and 2 offer jobs, worker-a offers mail, and none
+    offers idle."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(_served(folder)) as url:
         yield url
 
@@ -41,9 +42,9 @@ async def _served(folder: Path) -> AsyncIterator[str]:
         kactl.Controller(0, meter_provider=provider, cluster_name="shards") as controller,
         AsyncExitStack() as members,
     ):
-        for number, groups in ((1, ["jobs"]), (2, ["jobs"]), (3, ["mail"])):
+        for number, name, group in ((1, None, "jobs"), (2, None, "jobs"), (None, "worker-a", "mail")):
             member = kactl.Participant(
-                number, store=controller.store, hub=controller.hub, handler=_Shard, groups=groups
+                number, name=name, store=controller.store, hub=controller.hub, handler=_Shard, groups=[group]
             )
             await members.enter_async_context(member)
         await controller.create_topic("jobs", partitions=SHARDS, kind="ownership", standby=1, timeout_ms=0)

@@ -9,7 +9,7 @@ only to verify the address that a participant advertises.
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -50,6 +50,7 @@ from .link import Link
 from .listener import Listener
 from .metrics import LinkMetrics
 from .office import Office, TcpTransport
+from .rights import EnsureTopics, check_ensure_topics
 from .search import ControllerSearch, is_controller
 from .served import Served
 from .spectator_link import TcpSpectatorLink
@@ -95,8 +96,9 @@ class TcpNetwork:
             participant advertises. If not, that is a warning.
         peer_networks: networks of addresses that participants may advertise, as `10.0.0.0/8`, besides the addresses
             that they connect from.
-        ensure_topics: ids of the participants that may create topics by `ensure_topic`, by the topics' names, in which
-            `*` and `?` are wildcards: `{"orders-*": [1, 2]}`. None: each participant may create any.
+        ensure_topics: ids and names of the participants that may create topics by `ensure_topic`, by the topics' names;
+            in both names `*` and `?` are wildcards: `{"orders-*": [1, "worker-*"]}`. None: each participant may create
+            any.
         identify: returns the identity in a certificate, in place of the URI `kactl://<cluster>/<role>/<name>`.
         limits: see `Limits`.
         meter_provider: of OpenTelemetry; the host program's if None.
@@ -117,7 +119,7 @@ class TcpNetwork:
         allow_plaintext: bool = False,
         verify_endpoint: bool = True,
         peer_networks: Collection[str] = (),
-        ensure_topics: Mapping[str, Collection[int]] | None = None,
+        ensure_topics: EnsureTopics | None = None,
         identify: identities.Identify | None = None,
         limits: Limits | None = None,
         meter_provider: metrics.MeterProvider | None = None,
@@ -131,6 +133,7 @@ class TcpNetwork:
         self.limits = limits or Limits()
         self.verify_endpoint = verify_endpoint
         self._peer_networks = PeerNetworks(peer_networks)
+        check_ensure_topics(ensure_topics)
         self._ensure_topics = ensure_topics
         self._listen = None if listen is None else Address.parse(listen, "listen")
         self._advertise = None if advertise is None else Address.parse(advertise, "advertise")

@@ -8,7 +8,7 @@ or else to the first one.
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -111,7 +111,7 @@ class Office:
         limits: Limits,
         metrics: LinkMetrics,
         endpoints: EndpointCheck,
-        ensure_topics: Mapping[str, Collection[int]] | None = None,
+        ensure_topics: rights.EnsureTopics | None = None,
     ) -> None:
         self.port = port
         self.limits = limits
@@ -426,7 +426,7 @@ class Office:
         """Returns the controller's answer. The creation of a topic is charged before, and given back if it exists."""
         if not isinstance(request, TopicEnsureRequested):
             return await self.port.ask(request)
-        rights.check_topic(request.topic, attached.identity.broker, self._ensure_topics)
+        rights.check_topic(request.topic, attached.identity, self._ensure_topics)
         account = _account(attached.link)
         amounts = {Unit.PARTITIONS: request.count, Unit.WORK: _ENSURE.partition_ms * request.count}
         # A topic that was just created is asked about until it has leaders.

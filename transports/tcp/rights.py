@@ -7,9 +7,10 @@ from typing import Final
 
 from kactl.decide.messages import admin, broker, leases
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint, claim_of
+from kactl.decide.messages.sessions import UNNAMED, ParticipantLink, Register, SessionRequest, VerifyEndpoint, claim_of
 from kactl.model import NO_EPOCH
-from kactl.model.errors import NotAuthorized
+from kactl.model.errors import BadConfig, NotAuthorized
+from kactl.stores.formats.registration import is_broker_id
 from kactl.transports.tcp.wire import Begin
 
 
@@ -58,19 +59,45 @@ def check_request(request: Begin, broker: int) -> None:
             _check_own(name, broker, request.broker, request.broker_epoch)
 
 
-def check_topic(topic: str, broker: int, allowed: Mapping[str, Collection[int]] | None) -> None:
-    """Raises NotAuthorized unless participant `broker` may create a topic.
+# Who may create topics: ids, and names in which `*` and `?` are wildcards, by patterns of the names of topics.
+EnsureTopics = Mapping[str, Collection[int | str]]
 
-    Args:
-        allowed: ids of participants by patterns of names; None if each may create any topic.
-    """
-    if allowed is not None and not any(
-        broker in brokers for pattern, brokers in allowed.items() if fnmatch.fnmatchcase(topic, pattern)
-    ):
-        raise NotAuthorized(
-            f"participant {broker} must not create topic {topic}: add it to ensure-topics of [network] "
-            "(ensure_topics=), or create the topic by the admin API"
-        )
+
+def check_ensure_topics(allowed: EnsureTopics | None) -> None:
+    """Raises BadConfig if an entry is no id and no name of a participant."""
+    for topic, participants in (allowed or {}).items():
+        if isinstance(participants, str):
+            raise BadConfig("ensure_topics", f"{topic}: {participants!r} is one text: give a list of ids and names")
+        for each in participants:
+            if isinstance(each, bool) or not isinstance(each, int | str) or each == "":
+                raise BadConfig("ensure_topics", f"{topic}: {each!r} is neither the id nor the name of a participant")
+            if isinstance(each, str) and each.isdecimal():
+                raise BadConfig("ensure_topics", f"{topic}: {each!r} is an id in quotes: write {each}")
+
+
+def check_topic(topic: str, link: ParticipantLink, allowed: EnsureTopics | None) -> None:
+    """Raises NotAuthorized unless the participant of a link may create a topic. None: each may create any topic."""
+    if allowed is None:
+        return
+    for pattern, participants in allowed.items():
+        if fnmatch.fnmatchcase(topic, pattern) and any(_is_named(link, each) for each in participants):
+            return
+    named = link.claim if _has_name(link) else link.broker
+    raise NotAuthorized(
+        f"participant {named} must not create topic {topic}: add it to ensure-topics of [network] (ensure_topics=), or "
+        "create the topic by the admin API"
+    )
+
+
+def _has_name(link: ParticipantLink) -> bool:
+    return link.claim not in ("", UNNAMED) and not is_broker_id(link.claim)
+
+
+def _is_named(link: ParticipantLink, participant: int | str) -> bool:
+    if isinstance(participant, int):
+        return link.broker == participant
+    # The name that its network has verified. One without a name is only meant by `*`.
+    return participant == UNNAMED or (_has_name(link) and fnmatch.fnmatchcase(link.claim, participant))
 
 
 def _check_own(name: str, broker: int, named: int | None, epoch: int | None) -> None:

@@ -55,6 +55,9 @@ export function percentile(sorted, share) {
   return sorted.length ? sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] : null;
 }
 
+/** Returns an id with the name of a participant that has not chosen it. */
+export const withName = (id, name) => (name ? `${id} (${name})` : String(id));
+
 /** "orders-7" for an object with topic and partition. */
 export const nameOf = (each) => `${each.topic}-${each.partition}`;
 

@@ -3,7 +3,7 @@
 import { get, path, post } from "./api.js";
 import { cluster, soon, subscribe } from "./cluster.js";
 import { failure, h, show, state, table } from "./dom.js";
-import { age, count, micros, millis, nameOf, number, orderText, percentile } from "./format.js";
+import { age, count, micros, millis, withName, nameOf, number, orderText, percentile } from "./format.js";
 
 const LEVELS = { live: "good", fenced: "warn", drained: "warn", shutting_down: "warn", dead: "bad" };
 
@@ -23,7 +23,7 @@ export function brokers(element, { signal }) {
           { title: "last error" },
         ],
         cluster.brokers.map((each) => [
-          h("a", { href: `#/broker/${each.id}` }, `Broker ${each.id}`),
+          h("a", { href: `#/broker/${each.id}` }, `Broker ${withName(each.id, each.name)}`),
           state(LEVELS[each.state], each.state),
           each.rack ?? "–",
           load(each, most),

@@ -3,7 +3,7 @@
 import { bars } from "./bars.js";
 import { cluster, subscribe } from "./cluster.js";
 import { h, show, state, table } from "./dom.js";
-import { age, count, micros, millis, number, time } from "./format.js";
+import { age, count, micros, millis, withName, number, time } from "./format.js";
 
 const EVENTS = 30;
 const STRIP_S = 120;
@@ -86,7 +86,7 @@ function card(broker) {
   return h(
     "a",
     { class: `card ${level}`, href: `#/broker/${broker.id}` },
-    h("strong", {}, `Broker ${broker.id}`),
+    h("strong", {}, `Broker ${withName(broker.id, broker.name)}`),
     state(level, broker.state),
     h("span", {}, `${count(broker.leaders, "leader")} (${signed(broker.leader_skew)})`),
     h("span", {}, `${count(broker.replicas, "replica")} (${signed(broker.replica_skew)})`),

@@ -3,8 +3,8 @@
 import { get, path } from "./api.js";
 import { cluster, subscribe } from "./cluster.js";
 import { failure, h, show, state, table } from "./dom.js";
-import { age, count, date, local, moment, nameOf, number, time } from "./format.js";
-import { condition, standbys } from "./page_partitions.js";
+import { age, count, date, local, moment, withName, nameOf, number, time } from "./format.js";
+import { condition, member, standbys } from "./page_partitions.js";
 import { timeline } from "./timeline.js";
 
 const EVENTS = 200;
@@ -68,10 +68,10 @@ function about(info, why) {
 
 function aboutShard(info, why) {
   const facts = [
-    ["owner", info.leader < 0 ? "none" : h("a", { href: `#/broker/${info.leader}` }, `participant ${info.leader}`)],
+    ["owner", info.leader < 0 ? "none" : h("a", { href: `#/broker/${info.leader}` }, `participant ${member(info, info.leader)}`)],
     ["since", why.since_ms == null ? "unknown" : `${date(why.since_ms)} ${time(why.since_ms)}${why.trigger ? `, because of ${why.trigger}` : ""}`],
-    ...(info.shard.former == null ? [] : [["former owner", String(info.shard.former)]]),
-    ["standbys", standbys(info).join(", ") || "none"],
+    ...(info.shard.former == null ? [] : [["former owner", member(info, info.shard.former)]]),
+    ["standbys", standbys(info).map((id) => member(info, id)).join(", ") || "none"],
     ["leader epoch", number(info.leader_epoch)],
   ];
   const role = (broker) => (broker === info.leader ? "owner" : info.isr.includes(broker) ? "standby" : "–");
@@ -84,7 +84,7 @@ function aboutShard(info, why) {
       "Participants, the owner first",
       [{ title: "participant" }, { title: "role" }, { title: "is" }, { title: "verdict" }],
       why.candidates.map((each) => [
-        h("a", { href: `#/broker/${each.broker}` }, String(each.broker)),
+        h("a", { href: `#/broker/${each.broker}` }, withName(each.broker, each.name)),
         role(each.broker),
         state(each.broker_state === "live" ? "good" : "warn", each.broker_state),
         each.verdict,

@@ -3,7 +3,7 @@
 import { get, path } from "./api.js";
 import { subscribe } from "./cluster.js";
 import { failure, h, show, state } from "./dom.js";
-import { count, date, local, moment, nameOf, time } from "./format.js";
+import { count, date, local, moment, withName, nameOf, time } from "./format.js";
 
 const ROW_PX = 30;
 const WINDOW = 200;
@@ -40,13 +40,15 @@ const SHARDS = {
   columns: ["shard", "state", "owner", "standbys", "former owner", "leader epoch"],
   cells: (each) => [
     condition(each),
-    each.leader < 0 ? "none" : String(each.leader),
-    standbys(each).join(", ") || "none",
-    each.shard?.former == null ? "–" : String(each.shard.former),
+    each.leader < 0 ? "none" : member(each, each.leader),
+    standbys(each).map((id) => member(each, id)).join(", ") || "none",
+    each.shard?.former == null ? "–" : member(each, each.shard.former),
     String(each.leader_epoch),
   ],
 };
 
+/** Returns a participant of a shard. */
+export const member = (each, id) => withName(id, each.shard?.names[id]);
 /** Returns the participants that follow a shard. */
 export const standbys = (each) => each.isr.filter((broker) => broker !== each.leader);
 

@@ -12,7 +12,7 @@ from kactl.admin.schema import (
     TopicPath,
 )
 from kactl.admin.service import Service
-from kactl.admin.views import find_partition
+from kactl.admin.views import find_partition, name_of
 from kactl.decide.machines.explain import explain_deletion
 from kactl.decide.machines.reassignment import progress
 from kactl.decide.messages.log import PartitionEvent
@@ -48,6 +48,7 @@ async def partition(service: Service, request: ApiRequest[PartitionPath, NoData,
                 directory_failed=candidate.directory_failed,
                 may_lead=candidate.may_lead,
                 verdict=candidate.verdict,
+                name=name_of(service.cluster, candidate.broker),
             )
             for candidate in explanation.candidates
         ),

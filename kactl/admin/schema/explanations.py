@@ -10,6 +10,7 @@ class CandidateInfo(Answer, frozen=True):
     """One replica, in assignment order. `verdict`: whether it leads, could lead or cannot lead, and why.
 
     Of a shard: one participant, the owner first and the standbys after it. `in_sync`: it is one of these.
+    `name`: of one that has not chosen its id; empty for others.
     """
 
     broker: int
@@ -18,6 +19,7 @@ class CandidateInfo(Answer, frozen=True):
     directory_failed: bool
     may_lead: bool
     verdict: str
+    name: str = ""
 
 
 class PartitionExplanation(Answer, frozen=True):

@@ -45,10 +45,12 @@ class ShardInfo(Answer, frozen=True):
             its owner waits for the end of the former one's lease; preparing: its owner prepares; failing: the handler
             of its owner has failed, and is called again; owned: its owner leads.
         former: the owner during a hand-over; null otherwise.
+        names: of the owner, the former one and the standbys, as far as they have not chosen their ids; by id.
     """
 
     state: ShardStateName
     former: int | None = None
+    names: dict[int, str] = {}
 
 
 class PartitionInfo(Answer, frozen=True):

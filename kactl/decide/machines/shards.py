@@ -144,12 +144,12 @@ def _verdict(
     state = ShardState(
         int(states_of(cluster, cluster.table.rows(np.array([cluster.table.row(view.name)], np.intp)))[0])
     )
-    owner, handover = f"participant {view.leader}", cluster.handovers.get(view.name)
+    owner, handover = named(cluster, view.leader), cluster.handovers.get(view.name)
     match state:
         case ShardState.UNOWNED:
             return _unowned(cluster, view, candidates)
         case ShardState.HANDOVER if handover is not None:
-            former = f"participant {handover.former} owns it until then"
+            former = f"{named(cluster, handover.former)} owns it until then"
             return f"{owner} is its next owner, and prepares; {former}", ()
         case ShardState.FAILING:
             return f"{owner} owns it, and cannot work: {_failure(cluster, view, moment)}", _remedies(cluster, view)
@@ -159,6 +159,13 @@ def _verdict(
         case ShardState.PREPARING:
             return f"{owner} is its owner, and its handler still prepares", ()
     return f"{owner} owns it under leader epoch {view.leader_epoch}: {_share(cluster, view)}", _remedies(cluster, view)
+
+
+def named(cluster: Cluster, participant: int) -> str:
+    """Returns a participant with its name, if it has not chosen its id."""
+    registered = cluster.brokers.get(participant)
+    name = "" if registered is None else registered.name
+    return f"participant {participant} ({name})" if name else f"participant {participant}"
 
 
 def _failure(cluster: Cluster, view: PartitionView, moment: Moment) -> str:
@@ -183,7 +190,7 @@ def _share(cluster: Cluster, view: PartitionView) -> str:
 def _unowned(cluster: Cluster, view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
     members = cluster.members(view.topic)
     if members:
-        reasons = [f"participant {each.broker} {each.verdict}" for each in candidates if each.broker in members]
+        reasons = [f"{named(cluster, each.broker)} {each.verdict}" for each in candidates if each.broker in members]
         more = f"; {len(reasons) - 1} more cannot either" if len(reasons) > 1 else ""
         again = "each is tried again" if more else "it is tried again"
         return f"no participant owns it: {reasons[0]}{more}; {again}", _remedies(cluster, view)
@@ -192,7 +199,7 @@ def _unowned(cluster: Cluster, view: PartitionView, candidates: tuple[Candidate,
     why = "none is registered"
     if candidates:
         more = f"; {len(candidates) - 1} more cannot either" if len(candidates) > 1 else ""
-        why = f"participant {candidates[0].broker} {candidates[0].verdict}{more}"
+        why = f"{named(cluster, candidates[0].broker)} {candidates[0].verdict}{more}"
     return (
         f"no participant that can be used offers it: {why}; the first that does owns it",
         (*undo, f"start a participant that offers {view.topic}: without groups= it offers all topics"),
@@ -209,5 +216,5 @@ def _remedies(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
         if remedy := reset_of(view.name, id_, report):
             remedies[remedy] = None
         elif not remedies:
-            remedies[f"correct the handler: the log of the process of participant {id_} has the traceback"] = None
+            remedies[f"correct the handler: the log of the process of {named(cluster, id_)} has the traceback"] = None
     return tuple(remedies)[:_NAMED_MAX]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.model.errors import InvalidPartitions, NotAuthorized
+from kactl.model.errors import BadConfig, InvalidPartitions, NotAuthorized
 from kactl.runtime.budget import Rate, Unit
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +25,34 @@ async def test_participant_creates_only_topics_of_the_patterns_that_name_it() ->
             await two.ensure_topic("orders-us", replication_factor=1)
 
         assert [topic.name for topic in controller.topics()] == ["all", "orders-eu"]
+
+
+async def test_participant_with_a_name_creates_only_topics_of_the_patterns_that_name_it() -> None:
+    allowed: dict[str, list[int | str]] = {"orders-*": [1, "worker-?"], "all": ["*"]}
+    network = kactl.TcpNetwork(listen="127.0.0.1:0", ensure_topics=allowed)
+    async with (
+        kactl.Controller(100, network=network) as controller,
+        kactl.Participant(name="worker-a", network=network) as worker,
+        kactl.Participant(name="reader", network=network) as reader,
+        kactl.Participant(network=network) as unnamed,
+    ):
+        assert await worker.ensure_topic("orders-eu", replication_factor=1)
+        assert await unnamed.ensure_topic("all", replication_factor=1)
+        with pytest.raises(NotAuthorized, match=r"participant reader must not create topic orders-us: .*ensure-topics"):
+            await reader.ensure_topic("orders-us", replication_factor=1)
+        with pytest.raises(NotAuthorized, match=rf"participant {unnamed.id} must not create topic orders-us"):
+            await unnamed.ensure_topic("orders-us", replication_factor=1)
+
+        assert [topic.name for topic in controller.topics()] == ["all", "orders-eu"]
+
+
+@pytest.mark.parametrize(
+    ("participants", "reason"),
+    [("worker-a", "is one text"), (["7"], "is an id in quotes"), ([""], "is neither"), ([True], "is neither")],
+)
+def test_entry_that_is_no_participant_is_refused(participants: Any, reason: str) -> None:
+    with pytest.raises(BadConfig, match=reason):
+        kactl.TcpNetwork(listen="127.0.0.1:0", ensure_topics={"orders-*": participants})
 
 
 async def test_creations_of_a_participant_are_charged_and_topics_that_exist_are_not() -> None:
