@@ -196,7 +196,13 @@ class Ownership(Handlers):
                 if row in resigned:
                     barred |= {cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))].broker}
                 shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch))
-            placed = Shards(weights, cluster.standbys.get(topic.name, 0), tuple(shards), self._joined(weights))
+            placed = Shards(
+                weights,
+                cluster.standbys.get(topic.name, 0),
+                tuple(shards),
+                self._joined(weights),
+                unreached=cluster.unreached(topic.name),
+            )
             result.append((topic, rows.index, self._restarted(topic.name, placed)))
         return result
 
@@ -226,12 +232,15 @@ class Ownership(Handlers):
         self, topics: Iterable[tuple[Topic, RowNumbers, Shards]], places: Iterable[list[Place]]
     ) -> dict[int, Place]:
         """Returns the places that differ from the present ones, by row, without those that have no member."""
-        state, changed = self.cluster.table.column("state"), {}
+        changed = {}
         for (_, row_numbers, topic), planned in zip(topics, places, strict=True):
-            for row, before, after in zip(row_numbers.tolist(), topic.shards, planned, strict=True):
-                leader = int(self.cluster.table.column("leader")[row])
-                same = after.owner == leader and {*after.standbys} == {*before.standbys} - {leader}
-                if after.owner in topic.weights and not (same and state[row] == PartitionState.ONLINE):
+            rows = self.cluster.table.rows(row_numbers)
+            # A standby that has left while the owner could not be reached is assigned, and not in sync.
+            present = (rows.state == PartitionState.ONLINE) & ~some(rows.assigned & ~rows.in_sync)
+            columns = row_numbers.tolist(), rows.leader.tolist(), present.tolist(), topic.shards, planned
+            for row, leader, is_present, before, after in zip(*columns, strict=True):
+                same = is_present and after.owner == leader and {*after.standbys} == {*before.standbys} - {leader}
+                if after.owner in topic.weights and not same:
                     changed[row] = after
         return changed
 
@@ -308,9 +317,8 @@ class Ownership(Handlers):
             return
         cluster, until_ms = self.cluster, self.clock.monotonic_ms() + PREPARE_MS_MAX
         rows = cluster.table.rows(row_numbers)
-        held = cluster.holds.held(cluster.table.hold_columns(), row_numbers, rows.leader)
         failed = (rows.dir_offline & (rows.replicas == former)).any(axis=0)
-        waits = np.zeros(len(rows), np.bool_) if held is None else held & ~failed
+        waits = self._wait_for_former(row_numbers) & ~failed
         at_once = []
         for at, name in enumerate(cluster.table.names(row_numbers)):
             # A hand-over that has not ended has an earlier owner, which leads.
@@ -324,6 +332,12 @@ class Ownership(Handlers):
         self._let_go(at_once)
         if cluster.handovers and not self._timers.is_set(PlacementDue()):
             self._timers.set(PlacementDue(), LOOK_MS)
+
+    def _wait_for_former(self, row_numbers: RowNumbers) -> Bools:
+        """Returns bool[n]: the rows whose owner waits for the end of an earlier leadership."""
+        columns = self.cluster.table.hold_columns()
+        held = self.cluster.holds.held(columns, row_numbers, columns.leader[row_numbers])
+        return np.zeros(len(row_numbers), np.bool_) if held is None else held
 
     def _let_go(self, names: Iterable[TopicPartition]) -> None:
         """Send former owners their orders: to follow, or to stop."""
@@ -342,12 +356,16 @@ class Ownership(Handlers):
             self._forget_left()
 
     async def _return_overdue(self) -> None:
-        """End hand-overs whose former owners are gone, and choose others in place of owners that do not prepare."""
+        """End hand-overs whose next owners wait for nothing, and choose others in place of owners that do not prepare.
+
+        The former owner may have gone meanwhile, also to register again.
+        """
         cluster, now_ms = self.cluster, self.clock.monotonic_ms()
+        waits = self._wait_for_former(np.array([cluster.table.row(name) for name in cluster.handovers], np.intp))
         over = {
             name: handover
-            for name, handover in cluster.handovers.items()
-            if handover.former not in cluster.brokers or name.topic in cluster.topics_to_delete
+            for (name, handover), is_held in zip(cluster.handovers.items(), waits.tolist(), strict=True)
+            if not is_held or handover.former not in cluster.brokers or name.topic in cluster.topics_to_delete
         }
         late = [
             name for name, handover in cluster.handovers.items() if handover.until_ms <= now_ms and name not in over

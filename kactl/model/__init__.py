@@ -223,6 +223,10 @@ class Broker(msgspec.Struct, frozen=True):
     weight: int = 1
     name: str = ""
 
+    def offers(self, topic: str) -> bool:
+        """Whether this is a participant that may own partitions of an ownership topic."""
+        return bool(self.incarnation) and (self.groups is None or topic in self.groups)
+
     def listed_among(self, brokers: Collection["Broker"]) -> "Broker":
         """Returns this entry of a controller as it is listed among `brokers`: with a rack exactly if all of them have
         one, and otherwise with none.

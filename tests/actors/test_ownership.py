@@ -11,6 +11,7 @@ import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
 from kactl.decide.messages.admin import ReassignmentRequested
+from kactl.decide.state.cluster import HandoverInProgress
 from kactl.model import TopicPartition
 from kactl.model.errors import BadRequest, TopicExists
 from tests.support.clocks import ManualClock, settle
@@ -229,6 +230,39 @@ async def test_standby_follows_and_takes_over() -> None:
         assert len(cluster.followed) == 6
 
 
+async def test_standby_that_is_not_reached_yet_stays() -> None:
+    """As after a takeover, until it has linked to the new controller."""
+    async with open_cluster(1, 2, 3) as cluster:
+        await cluster.create(1, standby=1)
+        served = {member for _, member in (*cluster.led, *cluster.followed)}
+        cluster.controller.cluster.set_fenced(frozenset(member for _, member in cluster.followed))
+
+        (idle,) = cluster.members.keys() - served
+        await cluster.fail(idle)
+
+        view = cluster.controller.partition("jobs-0")
+        assert view is not None
+        assert {*view.isr} == {*view.replicas} == served
+        assert len(cluster.followed) == 1
+
+
+async def test_owner_learns_that_its_standby_left_while_it_was_not_reached() -> None:
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(1, standby=1)
+        ((name, owner),) = cluster.led
+        ((_, standby),) = cluster.followed
+        cluster.controller.cluster.set_fenced(frozenset({owner}))
+        await cluster.fail(standby)
+
+        cluster.controller.cluster.set_fenced(frozenset())
+        await cluster.join(3, groups=["others"])
+
+        hosted = cluster.members[owner].hosted(TopicPartition.parse(name))
+        assert hosted is not None
+        assert hosted.replicas == (owner,)
+        assert sum(cluster.calls.values()) == 1
+
+
 async def test_number_of_standbys_is_a_setting_of_the_topic() -> None:
     async with open_cluster(1, 2, 3) as cluster:
         await cluster.create(2)
@@ -286,6 +320,21 @@ async def test_owner_that_does_not_prepare_is_passed_over() -> None:
 
         assert cluster.owned == {1: 2}
         cluster.gate[2].set()
+
+
+async def test_handover_whose_next_owner_leads_is_over() -> None:
+    """The former owner has registered again before its end was noticed."""
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(2)
+        before = dict(cluster.led)
+        handovers = cluster.controller.cluster.handovers
+        handovers |= {TopicPartition.parse(name): HandoverInProgress(3 - owner, 0.0) for name, owner in before}
+
+        await cluster.join(3, groups=["others"])
+        await cluster.clock.advance(JOIN_MS + 2_000)
+
+        assert handovers == {}
+        assert cluster.led == before
 
 
 @pytest.mark.parametrize("step_ms", [200, JOIN_MS + 2_000])

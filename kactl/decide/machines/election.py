@@ -127,11 +127,11 @@ def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Electe
 
 
 def ownership(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
-    """Elect the first assigned replica that is online. The ISR is the assignment, as far as it is online."""
-    online = p.assigned & p.online(brokers.electable)
-    leader, none = first(online, p.replicas), np.zeros(len(p), np.bool_)
+    """Elect the first assigned replica that is online. The ISR is the assignment, as far as it is live."""
+    leader, none = first(p.assigned & p.online(brokers.electable), p.replicas), np.zeros(len(p), np.bool_)
+    live = p.assigned & p.online(brokers.live)  # standbys that a new controller has not reached yet follow on
     leads_on = (p.replicas == p.leader) & (leader != p.leader)
-    return Elected(leader, online, recovering=none, notify=online & ~leads_on, unclean=none)
+    return Elected(leader, live, recovering=none, notify=live & ~leads_on, unclean=none)
 
 
 def _same_isr(p: Rows, leader: Ints, notify: Bools) -> Elected:

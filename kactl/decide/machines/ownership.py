@@ -54,6 +54,7 @@ class Shards(NamedTuple):
         joined: numbers that grow in the order in which the members came, by id.
         restarted: the members that take part in a restart, or took part in the last one.
         is_restarting: whether some of them are still to be restarted.
+        unreached: other participants that offer the topic, as many do after a takeover: they stay standbys.
     """
 
     weights: Mapping[int, int]
@@ -62,6 +63,7 @@ class Shards(NamedTuple):
     joined: Mapping[int, int] = {}
     restarted: frozenset[int] = frozenset()
     is_restarting: bool = False
+    unreached: frozenset[int] = frozenset()
 
 
 class Place(NamedTuple):
@@ -230,10 +232,10 @@ def _standbys(topic: Shards, owners: Sequence[int], layout: _Layout) -> list[tup
         able = [
             member
             for member in dict.fromkeys((*shard.standbys, shard.owner))
-            if member in topic.weights and member != owner and member not in shard.barred
+            if member in topic.weights.keys() | topic.unreached and member != owner and member not in shard.barred
         ]
         kept.append(able[: topic.standby])
-    counts, pairs = dict.fromkeys(topic.weights, 0), Counter[tuple[int, int]]()
+    counts, pairs = Counter[int](), Counter[tuple[int, int]]()
     for owner, members in zip(owners, kept, strict=True):
         for member in members:
             counts[member] += 1

@@ -251,10 +251,14 @@ class Cluster:
         """Returns the weights of the participants that may own partitions of an ownership topic, by id."""
         electable = self.live_brokers.electable
         return {
-            id_: broker.weight
-            for id_, broker in self._brokers.items()
-            if broker.incarnation and id_ in electable and (broker.groups is None or topic in broker.groups)
+            id_: broker.weight for id_, broker in self._brokers.items() if broker.offers(topic) and id_ in electable
         }
+
+    def unreached(self, topic: str) -> frozenset[int]:
+        """Returns the other participants that offer an ownership topic: those that this controller has no link to."""
+        live, electable = self.live_brokers.live, self.live_brokers.electable
+        offering = (id_ for id_, broker in self._brokers.items() if broker.offers(topic))
+        return frozenset(id_ for id_ in offering if id_ in live and id_ not in electable)
 
     def is_shard(self, name: TopicPartition) -> bool:
         """Whether a partition belongs to an ownership topic."""
