@@ -131,7 +131,11 @@ class Conditions:
 
 
 def _monotonic_ms() -> float:
-    return time.monotonic() * 1000
+    """Returns the time of the event loop, which a simulated one has of its own, and otherwise that of the process."""
+    try:
+        return asyncio.get_running_loop().time() * 1000
+    except RuntimeError:
+        return time.monotonic() * 1000
 
 
 class FailureLog:
