@@ -26,8 +26,9 @@ class Node:
     def __init__(self, folder: Path, node_id: int, connect: str, *options: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         file = folder / f"{node_id}.toml"
+        # No session ends here, however busy the machine is: a takeover does not wait for the end of one.
         file.write_text(
-            f'node-id = {node_id}\n[store]\nkind = "zookeeper"\nconnect = "{connect}"\nsession-timeout = "3s"\n'
+            f'node-id = {node_id}\n[store]\nkind = "zookeeper"\nconnect = "{connect}"\nsession-timeout = "40s"\n'
             f'[api]\nlisten = "{self.url.removeprefix("http://")}"\n'
         )
         command = [*KACTL, "controller", "--config", str(file), *options]

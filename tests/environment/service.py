@@ -27,7 +27,7 @@ from .places import HERE, Place
 from .worker import now_ms
 
 # A hang, and no measure of anything: a server starts in seconds, and a session lasts for some.
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 240.0
 POLL_S: Final = 0.1
 SESSION_MS: Final = 6_000
 # At most a third of the participants' sessions, so that leases outlast the restart of a server.

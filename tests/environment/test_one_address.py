@@ -10,13 +10,13 @@ from .service import running
 pytestmark = pytest.mark.slow
 
 PARTICIPANTS, PROCESSES = 200, 4
-# Leases must outlast the start of a server on a busy machine; what is tested is that all are renewed in time.
-SESSION_MS = 60_000
+# Leases must outlast the start of a server, however busy the machine is; what is tested is that all are renewed.
+SESSION_MS = 180_000
 
 
 def test_many_participants_of_one_address_outlive_their_server(tmp_path: Path) -> None:
     require_places()
-    with running(tmp_path) as service:
+    with running(tmp_path, settings={"KACTL_STORE__SESSION_TIMEOUT": "10s"}) as service:
         service.start_server()
         each = PARTICIPANTS // PROCESSES
         for number in range(PROCESSES):

@@ -95,6 +95,7 @@ async def participant(broker: int, options: argparse.Namespace) -> AsyncIterator
         network=network,
         handler=lambda partition: Handler(broker, partition),
         session_timeout_ms=options.session_ms,
+        start_timeout_ms=None,  # the tests have their own patience
         lag_ms=LAG_MS,
         lease=kactl.LeaseConfig(watchdog=options.watchdog),
     ) as started:
