@@ -595,3 +595,21 @@ def test_groups_and_weights_are_checked() -> None:
         Participant(1, controllers=["127.0.0.1:1"], groups="jobs")
     with pytest.raises(BadRequest, match="weight"):
         Participant(1, controllers=["127.0.0.1:1"], weight=0)
+
+async def test_slow_end_of_one_shard_holds_up_no_other_of_a_leaver() -> None:
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(6)
+        slow, *others = sorted(name for name, member in cluster.led if member == 1)
+        cluster.stubborn[slow] = asyncio.Event()
+
+        stopping = cluster.stopping(1)
+        for _ in range(5):
+            await cluster.clock.advance(100)
+        owners = dict(cluster.led)
+        cluster.stubborn[slow].set()
+        await cluster.clock.advance(1_000)
+
+        assert {member for name, member in owners if name in others} == {2}
+        assert slow not in {name for name, _ in owners}
+        assert cluster.owned == {2: 6}
+        await stopping
