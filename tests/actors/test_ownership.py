@@ -596,6 +596,7 @@ def test_groups_and_weights_are_checked() -> None:
     with pytest.raises(BadRequest, match="weight"):
         Participant(1, controllers=["127.0.0.1:1"], weight=0)
 
+
 async def test_slow_end_of_one_shard_holds_up_no_other_of_a_leaver() -> None:
     async with open_cluster(1, 2) as cluster:
         await cluster.create(6)
