@@ -50,7 +50,7 @@ def readings(
         "kafka.controller.state": _one(lambda: int(loop.state)),
         "kafka.controller.topic.count": _one(lambda: cluster.table.topic_count()),
         "kafka.controller.partition.count": _one(lambda: cluster.table.leadership_count()),
-        "kafka.partition.offline": _one(lambda: cluster.offline_count),
+        "kafka.partition.offline": _one(lambda: cluster.offline_replicated_count),
         "kafka.partition.underReplicated": _one(lambda: len(cluster.table.under_replicated())),
         "kafka.controller.partition.under_min_isr": _one(lambda: min_isr()[0]),
         "kafka.controller.partition.at_min_isr": _one(lambda: min_isr()[1]),

@@ -209,6 +209,7 @@ def test_metrics_count_shards_by_state_and_owner(settled: str) -> None:
     with urllib.request.urlopen(request, timeout=60) as response:
         text = response.read().decode()
 
+    assert 'kafka_partition_offline{kactl_cluster="shards"} 0' in text
     assert 'kactl_shard_state_count{kactl_cluster="shards",kactl_shard_state="unowned"}' in text
     assert "kactl_shard_owner_count{" in text
 

@@ -1,5 +1,6 @@
 """A process that is forked from one with leaders: nothing leads there, and nothing that it does reaches the parent."""
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from kactl.participant.leases.token import FencingToken
 from tests.support.certificates import Authority
 from tests.support.etcd_server import EtcdServer, require_etcd
 from tests.support.processes import free_port
+from tests.support.tree import ROOT
 from tests.support.zookeeper_fixtures import jars, zookeeper
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -137,6 +139,45 @@ def test_participant_made_before_a_fork_has_registrations_of_its_own_in_each_chi
         controller.communicate("\n", PATIENCE_S)
 
     assert ran.stdout.splitlines() == ["second: BrokerIdTaken", "first leads 1.0"], ran.stderr
+
+
+def overlaps(acts: list[str]) -> list[tuple[object, object]]:
+    """Returns pairs of owners of one shard whose checks have passed in overlapping times."""
+    times: dict[tuple[str, str, str], list[float]] = {}
+    for line in acts:
+        shard, pid, token, time_s = line.split()
+        times.setdefault((shard, pid, token), []).append(float(time_s))
+    spans = sorted((shard, min(all_s), max(all_s), pid) for (shard, pid, _), all_s in times.items())
+    return [(one, next_) for one, next_ in itertools.pairwise(spans) if one[0] == next_[0] and next_[1] < one[2]]
+
+
+def owners_of_members(store: str, kind: str) -> set[str]:
+    """Returns the ids of the processes that have owned shards, after the first one was killed."""
+    command = [sys.executable, "-m", "tests.runtime.forked_members", store, kind, f"127.0.0.1:{free_port()}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    acts = ran.stdout.splitlines()
+
+    assert ran.returncode == 0, ran.stderr
+    assert overlaps(acts) == []
+    return {line.split()[1] for line in acts}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["named", pytest.param("unnamed", marks=pytest.mark.long), pytest.param("shards", marks=pytest.mark.long)]
+)
+def test_members_made_before_a_fork_never_own_a_shard_at_once_over_etcd(tmp_path: Path, kind: str) -> None:
+    require_etcd()
+    with EtcdServer(tmp_path) as server:
+        assert len(owners_of_members(server.url, kind)) >= 2
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_members_made_before_a_fork_never_own_a_shard_at_once_over_zookeeper(zookeeper: ZooKeeperServer) -> None:
+    store = f"zookeeper://{zookeeper.connect('/forked-members')}"
+
+    assert len(owners_of_members(store, "shards")) >= 2
 
 
 def test_leader_is_not_sent_to_another_process() -> None:

@@ -34,6 +34,10 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"kactl_controller_change_count_total": "0x58 1 2"},
     ),
     "KactlPartitionsOffline": ({"kafka_partition_offline": "3x60"}, {"kafka_partition_offline": "0x60"}),
+    "KactlShardsWithoutOwner": (
+        {'kactl_shard_state_count{kactl_shard_state="unowned"}': "3x60"},
+        {'kactl_shard_state_count{kactl_shard_state="owned"}': "3x60"},
+    ),
     "KactlPartitionsUnderMinIsr": (
         {"kafka_controller_partition_under_min_isr": "3x60"}, {"kafka_controller_partition_under_min_isr": "0x60"},
     ),

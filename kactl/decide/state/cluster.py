@@ -541,6 +541,14 @@ class Cluster:
         started = [topic.number for name in self.deletion_started if (topic := self.table.topic(name)) is not None]
         return ~np.isin(rows.topic, started)
 
+    @property
+    def offline_replicated_count(self) -> int:
+        """Number of offline partitions without shards, which lack an owner in place of a replica."""
+        rows = self.table.rows(self.table.owned(self.table.all()))
+        return self.offline_count - int(
+            np.count_nonzero((rows.state == PartitionState.OFFLINE) & self._not_started(rows))
+        )
+
     def count_again(self) -> tuple[int, int]:
         """Returns (offline, imbalanced), counted from the table. The counters must always equal these values."""
         rows = self.table.rows(self.table.all())
