@@ -17,7 +17,7 @@ SUPPLY_VENV := .venv-supply
 SUPPLY_READY := $(SUPPLY_VENV)/.ready
 LOCKED := $(wildcard .ci/locked/*.txt)
 # Tests that need neither Java nor minutes.
-FAST := not long and not slow and not interop and not java
+FAST := not long and not old and not slow and not interop and not java
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
 # Processes that run tests, for two processors: at any time one of them may wait for a session, a server or a child.
@@ -38,7 +38,7 @@ export HOSTILE_MINUTES
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth old-brokers soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock lowest audit sbom wheel sdist sign verify nightly security-score clean
+.PHONY: help run test check check-all truth old-brokers acceptance soak soak-participants sim fuzz judge bench bench-all race lint types docs contracts lock lowest audit sbom wheel sdist sign verify nightly security-score clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ truth: $(READY) ## the cases left out of `make test`: logs of bad days against w
 
 old-brokers: $(READY) ## brokers of Kafka 2.6 to 3.8, and a roll of three versions to 3.9; half an hour (ARGS='-k 2.8.2')
 	@$(BIN)/python -m pytest -n 2 -m interop tests/interop/old_brokers $(ARGS)
+
+acceptance: $(READY) ## the acceptance checklist, whole, at the oldest and the newest protocol level; Java
+	@$(BIN)/python -m pytest -n 1 -m 'interop and not long' tests/interop/acceptance $(ARGS)
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak
@@ -137,11 +140,13 @@ verify: ## compare the files in dist/ with their signed SHA256SUMS (SIGNERS=FILE
 security-score: $(READY) ## how many edits of logins, access and TLS the tests notice; up to an hour (ARGS='--share 10', ARGS=--branches)
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
-nightly: ## what is too long for each change, or needs the network: audit, fuzz, the scores of tests, the long tests
+nightly: ## what is too long for each change, or needs the network: audit, fuzz, the scores of tests, the long tests, other brokers
 	@$(MAKE) --no-print-directory audit
 	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory security-score
 	@$(MAKE) --no-print-directory truth HOSTILE_MINUTES=60
+	@$(MAKE) --no-print-directory old-brokers
+	@$(MAKE) --no-print-directory acceptance
 
 clean: ## remove what the other targets made, but not the state in .kactl/
 	@rm -rf $(VENV) $(RUN_VENV) $(SUPPLY_VENV) .venv-lowest .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import api_access, run_order, scenarios
+from tests.support import api_access, run_order, scenarios, selection
 from tests.support.clocks import ManualClock
 
 # The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
@@ -94,6 +94,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Record the scenarios before tests are deselected by name or mark; on a worker, sort the slowest tests first."""
     config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
+    selection.mark(config, items)
     for item in items:
         if not JAVA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.java)
