@@ -50,7 +50,7 @@ class SqliteTool:
         return SqliteStore(self._path, session_timeout_ms=SESSION_MS)
 
     def _run(self, statement: str, *values: object) -> list[Any]:
-        connection = sqlite3.connect(self._path, isolation_level=None, timeout=10)
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=60)
         try:
             return connection.execute(statement, values).fetchall()
         finally:
@@ -116,7 +116,7 @@ class EtcdTool:
 
     def _call(self, path: str, **body: str) -> dict[str, Any]:
         data = json.dumps({name: base64.b64encode(value.encode()).decode() for name, value in body.items()}).encode()
-        with urllib.request.urlopen(f"{self._url}/v3/kv/{path}", data, timeout=10) as response:
+        with urllib.request.urlopen(f"{self._url}/v3/kv/{path}", data, timeout=60) as response:
             found: dict[str, Any] = json.load(response)
             return found
 

@@ -204,7 +204,7 @@ class Up:
     def is_ready(self) -> bool:
         """Returns whether the server is an active controller at present."""
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=10):
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=60):
                 return True
         except urllib.error.HTTPError as error:
             if error.code != HTTPStatus.SERVICE_UNAVAILABLE:

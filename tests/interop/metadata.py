@@ -11,7 +11,7 @@ from kio.serial import entity_reader
 
 from tests.support.kio_codec import entity_bytes
 
-ANSWER_S: Final = 10.0
+ANSWER_S: Final = 60.0
 
 
 class FanOut(NamedTuple):

@@ -40,7 +40,7 @@ def client(zookeeper: ZooKeeperServer) -> Iterator[Callable[[str], KazooClient]]
 
     def connected(chroot: str) -> KazooClient:
         clients.append(KazooClient(zookeeper.connect(chroot)))
-        clients[-1].start(timeout=10)
+        clients[-1].start(timeout=60)
         return clients[-1]
 
     yield connected
@@ -61,7 +61,7 @@ def test_killed_zookeeper_restarts_with_data_and_sessions(jars: str, tmp_path: P
     # On a busy machine its start may take the ten seconds of the longest session with short ticks.
     with ZooKeeperServer(tmp_path, tick_ms=3000) as zookeeper:
         session = KazooClient(zookeeper.connect(), timeout=60)
-        session.start(timeout=10)
+        session.start(timeout=60)
         try:
             session.create("/kept", b"yes")
             session.create("/mine", ephemeral=True)

@@ -20,7 +20,7 @@ START_S: Final = 60.0
 STOP_S: Final = 60.0
 # One request on loopback.
 # A connection made during the start may never get a response, so that a new one is tried soon.
-REQUEST_S: Final = 10.0
+REQUEST_S: Final = 60.0
 HEAP_MB: Final = 128
 
 
