@@ -9,7 +9,6 @@ Source: the classic controller's ControllerEventManager.
 """
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -29,7 +28,6 @@ from .handlers.controllership import CONTEST_BACKOFF_MS
 from .handlers.registry import AllHandlers
 from .late_start import LateStart
 from .machines.unclean import Unclean
-from .preemption import Preemption
 from .priority_inbox import PriorityInbox
 from .watcher import RECORDED
 
@@ -42,27 +40,25 @@ STORE_BACKOFF_MS: Final = 200
 RETRY_LATER_MS: Final = 10_000
 # The pause before another attempt to start.
 START_AGAIN_MS: Final = 5_000
-# Responses of brokers preempt a large event only after this time: its next chunk is not planned before they are
-# handled, though the store could be writing it meanwhile.
-BETWEEN_AFTER_MS: Final = 100
-# Small events are expected for this long after the last one.
-HIGH_RATE_MS: Final = 1_000.0
 # At a yield point small events may take this many times as long as the large event ran since the one before.
 PREEMPTION_SHARE: Final = 4
 
 
-class ControllerLoop(Actor[Event], Preemption):
+class ControllerLoop(Actor[Event]):
     """Event loop of the controller. It owns the cluster, and lends it to one machine at a time.
 
     Args:
+        inbox: its inbox, which `context.preemption` shares.
         unclean: the permission of unclean elections, which events change.
     """
 
-    def __init__(self, context: ControllerContext, *, telemetry: Telemetry, unclean: Unclean) -> None:
-        now = context.clock.monotonic_ms
+    def __init__(
+        self, context: ControllerContext, inbox: PriorityInbox[Event], *, telemetry: Telemetry, unclean: Unclean
+    ) -> None:
         self.inbox: PriorityInbox[Event]
-        super().__init__("controller", inbox=PriorityInbox("controller", now=now, lane=_turn_of), now=now)
-        context = dataclasses.replace(context, preemption=self)
+        super().__init__("controller", inbox=inbox, now=context.clock.monotonic_ms)
+        self.preemption = context.preemption
+        self.preemption.run_small_events = self._run_small_events
         self.context = context
         self.cluster = context.cluster
         self.store = context.store
@@ -72,7 +68,6 @@ class ControllerLoop(Actor[Event], Preemption):
         self.event_stats = EventStats(context.clock)
         # No process handles an event per microsecond, so ids keep rising over restarts.
         self.traces = EventTraces(context.history, context.clock, telemetry, first=context.clock.now_ms() * 1000)
-        self._asked_ms = -HIGH_RATE_MS  # when the last event of high priority began
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
@@ -106,10 +101,9 @@ class ControllerLoop(Actor[Event], Preemption):
         self.telemetry.queued(waited_ms)
         before, self.state = self.state, message.state
         recorded = self.context.history.seq
-        if self.event_stats.depth == 1:
+        self.preemption.begun(message.priority)
+        if self.preemption.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
-        if message.priority is Priority.HIGH:
-            self._asked_ms = self.clock.monotonic_ms()
         try:
             with self.traces.handling(
                 message,
@@ -124,6 +118,7 @@ class ControllerLoop(Actor[Event], Preemption):
             if type(message) in RECORDED and self.is_active and recorded == self.context.history.seq:
                 self.event_stats.no_change()
             took_ms = self.event_stats.end()
+            self.preemption.depth -= 1
             if message.state.is_timed:
                 self.telemetry.processed(message.state.label, took_ms)
 
@@ -143,7 +138,7 @@ class ControllerLoop(Actor[Event], Preemption):
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
             self._failed(moved)
-            if self.event_stats.depth > 1:
+            if self.preemption.depth > 1:
                 # The large event relies on the cluster: it ends first, and then this instance resigns.
                 self._over = moved
                 if message.asked:
@@ -154,7 +149,7 @@ class ControllerLoop(Actor[Event], Preemption):
                 raise self._not_controller(message) from moved
         except Exception as error:
             self._failed(error)
-            if isinstance(error, IllegalState) and self.event_stats.depth > 1:
+            if isinstance(error, IllegalState) and self.preemption.depth > 1:
                 self._over = error
             elif isinstance(error, IllegalState) and self.is_active:
                 # The state in memory is unreliable; the next controller reads all of it anew.
@@ -219,27 +214,13 @@ class ControllerLoop(Actor[Event], Preemption):
 
     # -- small events in the middle of a large one ---------------------------------------------------------------------
 
-    def is_due(self) -> bool:
-        waits = self.inbox.in_lane(Priority.HIGH) or self.inbox.oldest_ms_in(Priority.LOW) >= BETWEEN_AFTER_MS
-        return bool(waits) and self._may_preempt()
-
-    def is_high_rate(self) -> bool:
-        return self.clock.monotonic_ms() - self._asked_ms < HIGH_RATE_MS
-
-    def _may_preempt(self) -> bool:
-        """Returns False during a takeover and during a small event, and if the end of the controllership waits, which
-        nothing may overtake."""
-        if self.event_stats.depth != 1 or not (self.is_active and self.controllership.ready):
-            return False
-        return not any(entry.message.on_standby for entry in self.inbox.in_lane(Priority.EXCLUSIVE))
-
-    async def run_small_events(self) -> None:
+    async def _run_small_events(self) -> None:
         began_ms = yielded_ms = self.clock.monotonic_ms()
         share_ms = PREEMPTION_SHARE * (began_ms - self._resumed_ms)
         waiting = len(self.inbox.in_lane(Priority.HIGH)) + len(self.inbox.in_lane(Priority.LOW))
         # Events that these bring about are left for the next yield point.
         for _ in range(waiting):
-            taken = self.inbox.take_from(Priority.HIGH, Priority.LOW) if self._may_preempt() else None
+            taken = self.inbox.take_from(Priority.HIGH, Priority.LOW) if self.preemption.is_allowed() else None
             if taken is None:
                 break
             await self._one(*taken)
@@ -307,5 +288,10 @@ class ControllerLoop(Actor[Event], Preemption):
                 reply_to.set_exception(self._not_controller(message))
 
 
-def _turn_of(event: Event) -> int:
+def inbox_of(now: Callable[[], float]) -> PriorityInbox[Event]:
+    """Returns an inbox for a controller."""
+    return PriorityInbox("controller", now=now, lane=_lane_of)
+
+
+def _lane_of(event: Event) -> int:
     return event.priority

@@ -50,10 +50,10 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.stores.opening import check_unopened
+from kactl.stores.store_metrics import StoreMetrics
 from kactl.telemetry.attempts import Attempt, Attempts, Recorded
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.metrics import Telemetry
-from kactl.telemetry.store_metrics import StoreMetrics
 from kactl.transports.base import Connection, Network, Transport
 from kactl.transports.memory import MemoryHub
 
@@ -61,7 +61,7 @@ from .actor import Ref
 from .answers import Answers
 from .channels import Channels
 from .commands import Commands
-from .controller import ControllerLoop
+from .controller import ControllerLoop, inbox_of
 from .gauges import readings
 from .handlers.base import ControllerContext
 from .links import Links
@@ -69,6 +69,7 @@ from .machines.chunks import WHOLE
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
 from .machines.topic_settings import TopicSettings
+from .preemption import Preemption
 from .queries import Queries, Snapshot
 from .remote_sessions import RemoteSessions
 from .spectators import Spectators
@@ -179,6 +180,8 @@ class Controller(Commands, Queries, forks.OfOneProcess):
             coalesce=(transport is not None or not isinstance(self.network, MemoryHub)) and not settings.parity,
         )
         chunk = WHOLE if settings.parity else settings.chunk_partitions
+        inbox = inbox_of(self.clock.monotonic_ms)
+        preemption = Preemption(inbox, self.clock.monotonic_ms)
         self.partitions = Partitions(
             self.cluster,
             measured,
@@ -187,8 +190,17 @@ class Controller(Commands, Queries, forks.OfOneProcess):
             unclean_default=settings.unclean_leader_election,
             chunk=chunk,
             clock=self.clock,
+            preemption=preemption,
         )
-        self.replicas = Replicas(self.cluster, measured, self.channels, self.history, chunk=chunk, clock=self.clock)
+        self.replicas = Replicas(
+            self.cluster,
+            measured,
+            self.channels,
+            self.history,
+            chunk=chunk,
+            clock=self.clock,
+            preemption=preemption,
+        )
         self.sessions = RemoteSessions(
             measured,
             self.clock,
@@ -218,8 +230,9 @@ class Controller(Commands, Queries, forks.OfOneProcess):
             links=self.links,
             answers_wait=lambda: self.loop.inbox.holds(LeaderAndIsrAnswered),
             address=lambda: getattr(self.network, "controller_address", ""),
+            preemption=preemption,
         )
-        self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
+        self.loop = ControllerLoop(context, inbox, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self.answers = Answers(self.loop, self.channels)
         self._ref: Ref[Event] = self.loop.ref
         self._spectators = Spectators(self.loop, self.cluster, history=self.history, store=self.store, clock=self.clock)

@@ -29,7 +29,7 @@ from bench.clusters import Shape, fill, known
 from bench.figures import Found
 from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
-from kactl.actors.controller import ControllerLoop
+from kactl.actors.controller import ControllerLoop, inbox_of
 from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.machines.chunks import WHOLE
 from kactl.actors.machines.partitions import Partitions
@@ -116,7 +116,12 @@ class Bench:
             enqueue=lambda event: None,
             new_topic_id=lambda: bytes(16),
         )
-        self.loop = ControllerLoop(self.context, telemetry=Telemetry(), unclean=self.partitions.unclean)
+        self.loop = ControllerLoop(
+            self.context,
+            inbox_of(self.context.clock.monotonic_ms),
+            telemetry=Telemetry(),
+            unclean=self.partitions.unclean,
+        )
 
     def begin(self) -> None:
         """Creates the controller's state as after a failover."""

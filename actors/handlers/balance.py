@@ -15,9 +15,10 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.decide.machines.balance import balance
 from kactl.decide.machines.election import Election
+from kactl.decide.machines.partition import is_led_elsewhere
 from kactl.decide.messages.events import BalanceDue, Event
 from kactl.decide.state.change import Refusal
-from kactl.decide.state.rows import Bools, BrokerSet, Rows, first, preferred_slot
+from kactl.decide.state.rows import BrokerSet
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 
@@ -94,15 +95,9 @@ class Balancing(Handlers):
             percentage, imbalance.over.tolist(), len(imbalance.returning),
         )  # fmt: skip
         moved = await self.move_many(
-            Move(imbalance.returning, PartitionState.ONLINE, Election.PREFERRED, wanted=_is_led_elsewhere)
+            Move(imbalance.returning, PartitionState.ONLINE, Election.PREFERRED, wanted=is_led_elsewhere)
         )
         failed = int(np.count_nonzero(moved.refusal != Refusal.NONE))
         if failed:
             log.error("%d of %d preferred replica elections failed", failed, len(imbalance.returning))
         return bool(imbalance.elsewhere[live[imbalance.brokers]].any())
-
-
-def _is_led_elsewhere(rows: Rows) -> Bools:
-    """bool[n]: as in `balance`; some preferred replicas may have been elected since."""
-    elsewhere: Bools = rows.leader != first(preferred_slot(rows.assigned), rows.replicas)
-    return elsewhere

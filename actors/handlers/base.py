@@ -12,9 +12,10 @@ import numpy as np
 from kactl.actors.actor import Ref
 from kactl.actors.machines.machine import Outbox
 from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
-from kactl.actors.preemption import NEVER, Preemption
+from kactl.actors.preemption import Preemption
 from kactl.config.controller_settings import ControllerSettings
 from kactl.decide.machines.election import Election
+from kactl.decide.machines.partition import is_leaderless
 from kactl.decide.machines.reassignment import is_complete
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
@@ -22,7 +23,7 @@ from kactl.decide.messages.log import BrokerEvent
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.cluster import Cluster
-from kactl.decide.state.rows import Bools, RowNumbers, Rows, choose, holds, some
+from kactl.decide.state.rows import Bools, RowNumbers, choose, holds, some
 from kactl.model import NO_EPOCH, Broker, Fence, Maintenance, PartitionState, ReplicaState
 from kactl.model.errors import BadRequest
 from kactl.runtime.clock import Clock
@@ -136,7 +137,7 @@ class ControllerContext:
         new_topic_id: returns a new id of 16 bytes.
         answers_wait: returns whether a response to LeaderAndIsr waits to be handled.
         address: returns where this instance listens for participants; empty if it does not.
-        preemption: handles small events during a large one.
+        preemption: small events that wait during a large one; the machines share it.
         requests: those that were written into the store, and take effect when it reports them.
         isr_operations: number of ISR updates by leaders: `shrink`, `expand`, `failed`.
         proposals_rejected: the failed ones of AlterPartition, by the name of the error.
@@ -157,7 +158,7 @@ class ControllerContext:
     links: LinkTable = NO_LINKS
     answers_wait: Callable[[], bool] = lambda: False
     address: Callable[[], str] = lambda: ""
-    preemption: Preemption = NEVER
+    preemption: Preemption = dataclasses.field(default_factory=Preemption)
     requests: StoredRequests = dataclasses.field(default_factory=StoredRequests)
     isr_operations: Counter[str] = dataclasses.field(default_factory=lambda: Counter(shrink=0, expand=0, failed=0))
     proposals_rejected: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -256,13 +257,12 @@ class Handlers:
 
         Rows may change meanwhile. `move.wanted` selects those that are still to be moved.
         """
-        move = dataclasses.replace(move, preemption=self.context.preemption)
-        parts: list[MoveResult] = []
+        rows, parts = move.rows, []
         while True:
             await self.context.yield_point()
-            parts.append(await self.move(move))
-            move = move.rest(len(parts[-1].rows))
-            if not len(move.rows):
+            parts.append(await self.move(dataclasses.replace(move, rows=rows, preemptible=True)))
+            rows = rows[len(parts[-1].rows) :]
+            if not len(rows):
                 return MoveResult.join(parts)
 
     async def move_many_replicas(
@@ -278,12 +278,12 @@ class Handlers:
         Args:
             wanted: returns those of some rows whose replicas still need the move after small events. None: all of them.
         """
-        move = MoveReplicas(row_numbers, target, brokers, preemption=self.context.preemption)
-        while len(move.rows) and (brokers is None or brokers):
+        while len(row_numbers) and (brokers is None or brokers):
             await self.context.yield_point()
             if wanted is not None:
-                move = dataclasses.replace(move, rows=wanted(move.rows))
-            move = move.rest(await self.replicas.ask(move))
+                row_numbers = wanted(row_numbers)
+            done = await self.replicas.ask(MoveReplicas(row_numbers, target, brokers, preemptible=True))
+            row_numbers = row_numbers[done:]
 
     async def introduce(self, brokers: frozenset[int], row_numbers: RowNumbers) -> None:
         """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
@@ -299,7 +299,7 @@ class Handlers:
     async def elect_offline(self) -> MoveResult:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""
         row_numbers = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
-        return await self.move_many(Move(row_numbers, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))
+        return await self.move_many(Move(row_numbers, PartitionState.ONLINE, Election.OFFLINE, wanted=is_leaderless))
 
     async def move_replicas(
         self, row_numbers: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
@@ -371,9 +371,3 @@ async def in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if number % PIECE == 0:
             await anyio.lowlevel.checkpoint()
-
-
-def _is_leaderless(rows: Rows) -> Bools:
-    """bool[n]: partitions without a leader, except those of topics queued for deletion."""
-    wanting: Bools = (rows.state == PartitionState.NEW) | (rows.state == PartitionState.OFFLINE)
-    return wanting & ~rows.queued

@@ -64,7 +64,6 @@ class Controllership(Handlers):
     ) -> None:
         super().__init__(context)
         self.active_id: int | None = None  # the active controller, as last read
-        self.ready = False  # active, and the takeover is complete
         self.elections_won = 0
         self.terms = Controllerships()
         self.stopping = False
@@ -86,6 +85,11 @@ class Controllership(Handlers):
         """Where the active controller listens for participants; empty if it is not known."""
         known = self._seen
         return "" if known is None or known.id != self.active_id else known.address
+
+    @property
+    def ready(self) -> bool:
+        """Whether this instance is active, and its takeover is complete."""
+        return self.context.preemption.is_ready
 
     @property
     def is_active(self) -> bool:
@@ -203,7 +207,7 @@ class Controllership(Handlers):
         self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=began_ms)
         try:
             await self._failover.take_over(yields=yields)
-            self.ready = True
+            self.context.preemption.is_ready = True
             self.history.add(
                 ControllerEvent(
                     what="elected", controller_id=self.active_id, controller_epoch=fence.epoch, began_ms=began_ms
@@ -326,7 +330,7 @@ class Controllership(Handlers):
     def resign(self, cause: str) -> None:
         """Stop being the controller: drop queued requests and the cluster's state. Never fails."""
         epoch = self.cluster.fence.epoch
-        self.ready = False
+        self.context.preemption.is_ready = False
         self.context.sessions.resigned()
         self._timers.cancel_all()
         self.channels.close()

@@ -16,7 +16,7 @@ from kactl.decide.messages.admin import ElectionKind, ElectionRequested, Electio
 from kactl.decide.messages.events import Event, PreferredElectionStored
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.cluster import Cluster
-from kactl.decide.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, first
+from kactl.decide.state.rows import Bytes, Ints, RowNumbers, Rows
 from kactl.decide.state.table import NO_ROW
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.model.errors import ErrorCode, Remedy, StoreError
@@ -27,6 +27,11 @@ from .base import ControllerContext, Handler, Handlers, in_pieces
 log = logger(__name__)
 
 _ELECTIONS = {ElectionKind.PREFERRED: Election.PREFERRED, ElectionKind.UNCLEAN: Election.UNCLEAN}
+# The rows whose leader an election may change.
+_NEEDED = {
+    ElectionKind.PREFERRED: partition.prefers_another,
+    ElectionKind.UNCLEAN: partition.has_no_live_leader,
+}
 _NOT_AVAILABLE = {
     ElectionKind.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ElectionKind.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -108,17 +113,11 @@ class Elections(Handlers):
         known = table.rows_known(dict.fromkeys(requested))
         rows = table.rows(table.not_queued(np.sort(known)))
         rows = rows.take(rows.has_leadership & ~np.isin(rows.index, table.owned(rows.index)))
-        rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))
+        rows = rows.take(partition.prefers_another(rows, self.cluster))
         log.info("preferred elections are requested in the store for %d partitions; %d need one",
                  len(requested), len(rows))  # fmt: skip
-        moved = await self.move_many(
-            Move(
-                rows.index,
-                PartitionState.ONLINE,
-                Election.PREFERRED,
-                wanted=lambda now: _electable(now, ElectionKind.PREFERRED, self.cluster),
-            )
-        )
+        move = Move(rows.index, PartitionState.ONLINE, Election.PREFERRED, wanted=partition.prefers_another)
+        moved = await self.move_many(move)
         failed = table.names(rows.index[moved.refusal != Refusal.NONE])
         if len(failed):
             log.error(
@@ -142,7 +141,7 @@ async def answer(
         for name in table.names(rows.index[shards]):
             results[name] = _failed(name, ErrorCode.INVALID_REQUEST, _SHARD_REASON)
     rows = rows.take(~shards)
-    wanted = _electable(rows, asked.election, cluster)
+    wanted = _NEEDED[asked.election](rows, cluster)
     if asked.partitions is not None:
         async for name, leader in in_pieces(_each(cluster, rows.take(~wanted))):
             reason = _NOT_NEEDED_REASON[asked.election].format(leader)
@@ -173,25 +172,11 @@ async def _rows_of(
     return np.array(row_numbers, np.intp)
 
 
-def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
-    """bool[n]: whether an election may change the leader; also True without leadership, where only the store knows."""
-    preferred = first(rows.assigned, rows.replicas)
-    live = cluster.live_brokers.live[rows.leader]
-    needed: Bools = rows.leader != preferred if kind is ElectionKind.PREFERRED else ~live
-    return needed | ~rows.has_leadership
-
-
 async def _hold(
     asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]], rows: Rows
 ) -> tuple[Ints, Bytes]:
-    moved = await move(
-        Move(
-            rows.index,
-            PartitionState.ONLINE,
-            _ELECTIONS[asked.election],
-            wanted=lambda now: _electable(now, asked.election, cluster),
-        )
-    )
+    election, needed = _ELECTIONS[asked.election], _NEEDED[asked.election]
+    moved = await move(Move(rows.index, PartitionState.ONLINE, election, wanted=needed))
     return cluster.table.rows(rows.index).leader, moved.refusal
 
 

@@ -6,7 +6,8 @@ Source: the classic controller's onReplicasBecomeOffline.
 import numpy as np
 
 from kactl.actors.machines.messages import Move
-from kactl.decide.state.rows import Bools, RowNumbers, Rows, common, some
+from kactl.decide.machines.partition import has_lost_its_leader
+from kactl.decide.state.rows import RowNumbers, common
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 
@@ -71,7 +72,7 @@ class Offline(Handlers):
             row_numbers = np.setdiff1d(row_numbers, np.setdiff1d(owned, table.with_replica_on(brokers)))
         staying = table.not_queued(row_numbers)
         lost = table.led_by_none_of(self.cluster.staying)
-        await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
+        await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=has_lost_its_leader))
         moved = await self.elect_offline()
         for broker in sorted(brokers & self.cluster.brokers.keys()):
             self._stopped.add(broker, table.rows(staying))
@@ -94,8 +95,3 @@ class Offline(Handlers):
         """
         failed = [self.cluster.table.dirs_offline(broker) for broker in brokers & self.cluster.brokers.keys()]
         return common(row_numbers, np.unique(np.concatenate(failed))) if failed else row_numbers
-
-    def _has_lost_its_leader(self, rows: Rows) -> Bools:
-        """bool[n]: as `Table.led_by_none_of`; a leader may have been elected since that was computed."""
-        led = self.cluster.staying[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
-        return rows.has_leadership & ~led & ~rows.queued

@@ -23,6 +23,7 @@ import numpy as np
 from kactl.actors.machines.messages import Move
 from kactl.decide.machines import draining
 from kactl.decide.machines.election import Election
+from kactl.decide.machines.partition import is_led_by
 from kactl.decide.messages.admin import UndrainRequested
 from kactl.decide.messages.broker import ControlledShutdownRequested
 from kactl.decide.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
@@ -142,9 +143,7 @@ class Shutdowns(Handlers):
         await self._stop_following(event.broker, followed.index[some(holds(followed, event.broker) & follows)])
 
     async def _hand_over(self, broker: int, led: RowNumbers) -> None:
-        await self.move_many(
-            Move(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN, wanted=lambda rows: rows.leader == broker)
-        )
+        await self.move_many(Move(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN, wanted=is_led_by(broker)))
 
     def _registered(self, event: ControlledShutdownRequested) -> Broker:
         """Returns the broker's registration. A higher epoch than the known one is a registration not yet processed."""

@@ -5,7 +5,7 @@ that a stored broker for which a row has no slot is given one: the caller applie
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,9 @@ _DOUBTFUL: Final = (
     Refusal.CONFIG_UNREADABLE,
 )
 
-# Plans a change of n rows. It depends on these rows alone, so that rows can be planned again in any company.
-Plan = Callable[[Rows], Awaitable[Change]]
+# Plans a change of n rows. It depends on these rows alone, so that rows can be planned again in any company. Further
+# arguments are those of the call.
+Plan = Callable[..., Awaitable[Change]]
 
 
 class CommitResult(NamedTuple):
@@ -77,17 +78,17 @@ class Committer:
         self._history = history
         self.failures = 0
 
-    async def attempt(self, rows: Rows, plan: Plan) -> CommitResult:
+    async def attempt(self, rows: Rows, plan: Plan, *what: Any) -> CommitResult:
         """Plan some rows and commit the change, once. Raises as `commit` does."""
         trace = self._history.current
         with trace.plan:
-            change = await plan(rows)
+            change = await plan(rows, *what)
         trace.planned += len(rows)
         trace.rejected += int(np.count_nonzero(change.refusal))
         return await self.commit(change)
 
     async def commit_until_settled(
-        self, rows: Rows, plan: Plan, *, first: CommitResult | None = None
+        self, rows: Rows, plan: Plan, *what: Any, first: CommitResult | None = None
     ) -> AsyncIterator[Settled]:
         """Plan and commit rows until each is committed or refused. Yields after each attempt, so that the caller
         applies it before the next.
@@ -108,7 +109,7 @@ class Committer:
         """
         positions = np.arange(len(rows))
         for number in range(ROUNDS_MAX):
-            result, first = first or await self.attempt(rows, plan), None
+            result, first = first or await self.attempt(rows, plan, *what), None
             change, again = result.change, result.conflict
             if number == 0 and change.refusal.any():
                 again = again | np.isin(change.refusal, _DOUBTFUL)

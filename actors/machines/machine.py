@@ -18,9 +18,10 @@ from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 
 from ..actor import Actor
-from ..preemption import Preemption
+from ..preemption import NEVER, Preemption
 from .chunks import WHOLE, SendBuffer, chunks
 from .commit import Committer
+from .messages import Move, MoveReplicas
 
 log = logger(__name__)
 
@@ -32,17 +33,7 @@ class Outbox(Protocol):
         """Queue requests. One to a broker without a channel is logged and dropped."""
 
 
-class Large(Protocol):
-    """A message with rows that may be handled in chunks; `messages.Move` documents the attributes."""
-
-    @property
-    def rows(self) -> RowNumbers: ...
-
-    @property
-    def preemption(self) -> Preemption: ...
-
-
-M = TypeVar("M", bound=Large)
+M = TypeVar("M", Move, MoveReplicas)
 T = TypeVar("T")
 
 
@@ -51,6 +42,7 @@ class Machine(Actor[M]):
 
     Args:
         chunk: number of rows that are planned and written at once.
+        preemption: small events that wait during a preemptible move.
 
     Attributes:
         batch: requests that are gathered; empty between moves.
@@ -68,8 +60,10 @@ class Machine(Actor[M]):
         *,
         chunk: int = WHOLE,
         clock: Clock | None = None,
+        preemption: Preemption = NEVER,
     ) -> None:
         super().__init__(name)
+        self.preemption = preemption
         self.cluster = cluster
         self.outbox = outbox
         self.history = history
@@ -88,7 +82,7 @@ class Machine(Actor[M]):
 
     @contextlib.asynccontextmanager
     async def _chunks(
-        self, move: Large, write: Callable[[slice], Coroutine[Any, Any, T]], *, whole: bool = False
+        self, move: M, write: Callable[[slice], Coroutine[Any, Any, T]], *, whole: bool = False
     ) -> AsyncIterator[AsyncIterator[T]]:
         """Write a move in chunks; see `chunks`. The requests that the caller gathers are sent in portions.
 
@@ -103,11 +97,11 @@ class Machine(Actor[M]):
         failures = self.committer.failures
 
         def stop() -> bool:
-            return self.committer.failures > failures or move.preemption.is_due()
+            return self.committer.failures > failures or (move.preemptible and self.preemption.is_due())
 
         self.batch.begin()
         try:
-            high_rate = move.preemption.is_high_rate()
+            high_rate = move.preemptible and self.preemption.is_high_rate()
             async with chunks(len(move.rows), self.chunk, write, stop=stop, high_rate=high_rate) as written:
                 yield written if whole else self._send_portions(written)
         except (ControllerMoved, StoreError):

@@ -1,16 +1,15 @@
 """Requests of the controller to its machine actors, and their results."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from kactl.decide.machines.election import Election
-from kactl.decide.state.rows import Bools, Bytes, RowNumbers, Rows
+from kactl.decide.machines.partition import Wanted
+from kactl.decide.state.rows import Bools, Bytes, RowNumbers
 from kactl.model import PartitionState, ReplicaState
 from kactl.model.errors import StoreError
-
-from ..preemption import NEVER, Preemption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,20 +17,16 @@ class Move:
     """Move the partitions in some rows. `election` is needed for a move to ONLINE of rows that are not NEW.
 
     Attributes:
-        wanted: returns bool[n], the rows that still need the move when their chunk is planned; the others are left as
-            they are. None: all of them.
-        preemption: if it is due between two chunks, the rest is left for another call.
+        wanted: selects the rows that still need the move when their chunk is planned; the others are left as they are.
+            None: all of them.
+        preemptible: whether the rest is left for another call if a small event is due between two chunks.
     """
 
     rows: RowNumbers
     target: PartitionState
     election: Election | None = None
-    wanted: Callable[[Rows], Bools] | None = None
-    preemption: Preemption = NEVER
-
-    def rest(self, done: int) -> "Move":
-        """Returns the same move of the rows after the first `done`."""
-        return dataclasses.replace(self, rows=self.rows[done:])
+    wanted: Wanted | None = None
+    preemptible: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,8 +65,8 @@ class MoveReplicas:
     Attributes:
         brokers: the brokers of the replicas; None: all assigned replicas.
         which: bool[W, n], the replicas by slot, in place of `brokers`. Slots that were added since are not moved.
-        preemption: if it is due between two chunks, the rest is left for another call. The result is the number of rows
-            that are done.
+        preemptible: whether the rest is left for another call if a small event is due between two chunks. The result is
+            the number of rows that are done.
         whole: send one request of each kind to each broker after the last chunk, not one per portion.
     """
 
@@ -79,12 +74,8 @@ class MoveReplicas:
     target: ReplicaState
     brokers: frozenset[int] | None = None
     which: Bools | None = None
-    preemption: Preemption = NEVER
+    preemptible: bool = False
     whole: bool = False
-
-    def rest(self, done: int) -> "MoveReplicas":
-        """Returns the same move of the rows after the first `done`."""
-        return self.part(slice(done, None))
 
     def part(self, part: slice | Bools) -> "MoveReplicas":
         """Returns the same move of some of the rows."""

@@ -24,8 +24,9 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import FIRST, EventLog
 
+from ..preemption import NEVER, Preemption
 from .chunks import WHOLE
-from .commit import CommitResult, Plan
+from .commit import CommitResult
 from .machine import Machine, Outbox
 from .messages import Move, MoveResult
 from .topic_entries import TopicEntries
@@ -56,8 +57,9 @@ class Partitions(Machine[Move]):
         unclean_default: bool = False,
         chunk: int = WHOLE,
         clock: Clock | None = None,
+        preemption: Preemption = NEVER,
     ) -> None:
-        super().__init__("partitions", cluster, store, outbox, history, chunk=chunk, clock=clock)
+        super().__init__("partitions", cluster, store, outbox, history, chunk=chunk, clock=clock, preemption=preemption)
         self.unclean = Unclean(cluster, store, own=unclean_default)
         self.entries = TopicEntries(cluster, store)
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
@@ -75,15 +77,15 @@ class Partitions(Machine[Move]):
         refusal, elected = np.full(len(rows), Refusal.STORE_FAILED, np.uint8), np.zeros(len(rows), np.bool_)
         if not len(rows):
             return MoveResult(rows, refusal, elected)
-        plan = functools.partial(self._plan, target, message.election)
         failures, error = self.committer.failures, None
         try:
             if target == PartitionState.ONLINE:
                 await self.entries.settle(rows)
-            async with self._chunks(message, functools.partial(self._first_attempt, message, plan)) as chunks:
+            async with self._chunks(message, functools.partial(self._first_attempt, message)) as chunks:
                 async for part, wanted, first in chunks:
                     planned, reasons = first.change.rows, np.zeros(len(wanted), np.uint8)
-                    async for positions, change in self.committer.commit_until_settled(planned, plan, first=first):
+                    settling = self.committer.commit_until_settled(planned, self._plan, message, first=first)
+                    async for positions, change in settling:
                         reasons[positions] = change.refusal
                         exists = change.refusal == Refusal.STATE_EXISTS
                         committed = self._apply(change.take(~exists), target, message.election)
@@ -101,18 +103,19 @@ class Partitions(Machine[Move]):
         self._give_up(rows[done:], f"partitions to {target.name}", error)
         return MoveResult(rows, refusal, elected, error)
 
-    async def _first_attempt(self, message: Move, plan: Plan, part: slice) -> tuple[slice, RowNumbers, CommitResult]:
+    async def _first_attempt(self, message: Move, part: slice) -> tuple[slice, RowNumbers, CommitResult]:
         """Plan and commit a chunk, once. Returns also the positions of its rows that still want the move."""
         rows, positions = self.cluster.table.rows(message.rows[part]), np.arange(part.start, part.stop)
         if message.wanted is not None:
-            wanted = message.wanted(rows)
+            wanted = message.wanted(rows, self.cluster)
             rows, positions = rows.take(wanted), positions[wanted]
-        return part, positions, await self.committer.attempt(rows, plan)
+        return part, positions, await self.committer.attempt(rows, self._plan, message)
 
-    async def _plan(self, target: PartitionState, election: Election | None, rows: Rows) -> Change:
-        """Plan a move, with the topics' present settings for unclean elections."""
-        if target != PartitionState.ONLINE:
-            return partition.move(rows, target)
+    async def _plan(self, rows: Rows, move: Move) -> Change:
+        """Plan a move of some rows, with the topics' present settings for unclean elections."""
+        election = move.election
+        if move.target != PartitionState.ONLINE:
+            return partition.move(rows, move.target)
         unclean, unreadable = await self.unclean.allowed(rows, election)
         epoch = self.cluster.fence.epoch
         change = partition.go_online(rows, election, self.cluster.live_brokers, unclean=unclean, controller_epoch=epoch)
@@ -144,9 +147,9 @@ class Partitions(Machine[Move]):
         self._enqueue(adopted)
         orphans = np.flatnonzero(mine)[adopted.state == PartitionState.OFFLINE]
         if len(orphans):
-            plan = functools.partial(self._plan, PartitionState.ONLINE, Election.OFFLINE)
             rows = self.cluster.table.rows(read.index[orphans])
-            async for positions, change in self.committer.commit_until_settled(rows, plan):
+            electing = Move(rows.index, PartitionState.ONLINE, Election.OFFLINE)
+            async for positions, change in self.committer.commit_until_settled(rows, self._plan, electing):
                 refusal[orphans[positions]] = change.refusal
                 self._enqueue(self._apply(change, PartitionState.ONLINE), Election.OFFLINE.value)
         return refusal

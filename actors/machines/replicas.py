@@ -25,6 +25,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 
+from ..preemption import NEVER, Preemption
 from .chunks import WHOLE
 from .commit import CommitResult
 from .machine import Machine, Outbox
@@ -65,8 +66,9 @@ class Replicas(Machine[MoveReplicas]):
         *,
         chunk: int = WHOLE,
         clock: Clock | None = None,
+        preemption: Preemption = NEVER,
     ) -> None:
-        super().__init__("replicas", cluster, store, outbox, history, chunk=chunk, clock=clock)
+        super().__init__("replicas", cluster, store, outbox, history, chunk=chunk, clock=clock, preemption=preemption)
 
     async def receive(self, message: MoveReplicas) -> int:
         """Make a move. After the store has failed a whole call, the rest is not tried and is marked for a retry.
@@ -143,9 +145,9 @@ class Replicas(Machine[MoveReplicas]):
         """Take a broker out of the stored ISRs; one attempt."""
         rows = self.cluster.table.rows(message.rows)
         rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
-        return await self.committer.attempt(rows, functools.partial(self._plan, broker))
+        return await self.committer.attempt(rows, self._plan, broker)
 
-    async def _plan(self, broker: int, rows: Rows) -> Change:
+    async def _plan(self, rows: Rows, broker: int) -> Change:
         change = replica.go_offline(rows, broker, controller_epoch=self.cluster.fence.epoch)
         legal = replica.legal_offline(rows, broker)
         return change if legal.all() else change.refuse(~legal, Refusal.ILLEGAL_MOVE)
@@ -158,8 +160,7 @@ class Replicas(Machine[MoveReplicas]):
         self.batch.stop(legal, holds(legal, broker), delete=False)
         if not legal.has_leadership.all():
             self.batch.update_metadata(self.cluster.brokers)
-        plan = functools.partial(self._plan, broker)
-        async for _, change in self.committer.commit_until_settled(rows, plan, first=first):
+        async for _, change in self.committer.commit_until_settled(rows, self._plan, broker, first=first):
             accepted = change.refusal == Refusal.NONE
             committed = change.take(accepted)
             self._apply(committed, holds(committed.rows, broker), ReplicaState.OFFLINE)

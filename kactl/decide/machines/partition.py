@@ -15,12 +15,27 @@ Source: the classic controller's PartitionStateMachine.
 """
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from kactl.decide.state.change import Change, Refusal
-from kactl.decide.state.rows import Bools, BrokerSet, Bytes, Ints, LiveBrokers, Rows, Transitions, check, choose, some
+from kactl.decide.state.cluster import Cluster
+from kactl.decide.state.rows import (
+    Bools,
+    BrokerSet,
+    Bytes,
+    Ints,
+    LiveBrokers,
+    Rows,
+    Transitions,
+    check,
+    choose,
+    first,
+    preferred_slot,
+    some,
+)
 from kactl.model import NO_LEADER, PartitionState
 
 from .election import STRATEGIES, Elected, Election, first_leader
@@ -197,3 +212,43 @@ def begin(rows: Rows, staying: BrokerSet) -> Change:
     return Change.of(
         rows, state=choose(~rows.has_leadership, np.uint8(NEW), is_led, np.uint8(ONLINE), np.uint8(OFFLINE))
     )
+
+
+# -- rows that still need a move ---------------------------------------------------------------------------------------
+
+# Returns bool[n]: the rows that need a move of a large event. Small events may have made it for some of them meanwhile.
+Wanted = Callable[[Rows, Cluster], Bools]
+
+
+def is_leaderless(rows: Rows, cluster: Cluster) -> Bools:
+    """Partitions without a leader, except those of topics queued for deletion."""
+    wanting: Bools = (rows.state == NEW) | (rows.state == OFFLINE)
+    return wanting & ~rows.queued
+
+
+def has_lost_its_leader(rows: Rows, cluster: Cluster) -> Bools:
+    """As `Table.led_by_none_of` the brokers that stay."""
+    led = cluster.staying[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+    return rows.has_leadership & ~led & ~rows.queued
+
+
+def is_led_elsewhere(rows: Rows, cluster: Cluster) -> Bools:
+    """Partitions that are not led by their preferred replicas, as in `balance`."""
+    elsewhere: Bools = rows.leader != first(preferred_slot(rows.assigned), rows.replicas)
+    return elsewhere
+
+
+def prefers_another(rows: Rows, cluster: Cluster) -> Bools:
+    """Partitions not led by their first replicas; also those without leadership, where only the store knows."""
+    elsewhere: Bools = rows.leader != first(rows.assigned, rows.replicas)
+    return elsewhere | ~rows.has_leadership
+
+
+def has_no_live_leader(rows: Rows, cluster: Cluster) -> Bools:
+    """Partitions whose leaders are dead; also those without leadership, where only the store knows."""
+    return ~cluster.live_brokers.live[rows.leader] | ~rows.has_leadership
+
+
+def is_led_by(broker: int) -> Wanted:
+    """Selects partitions that a broker leads."""
+    return lambda rows, _: rows.leader == broker

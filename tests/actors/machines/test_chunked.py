@@ -260,7 +260,7 @@ async def test_rows_that_no_longer_need_a_move_are_skipped() -> None:
         await led_by_the_dead(bench)
         wanted = {0, 3}
         move = Move(
-            bench.rows(*NAMES), ONLINE, Election.OFFLINE, wanted=lambda rows: np.isin(rows.partition, list(wanted))
+            bench.rows(*NAMES), ONLINE, Election.OFFLINE, wanted=lambda rows, _: np.isin(rows.partition, list(wanted))
         )
 
         moved = await bench.partitions.receive(move)

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from kactl.runtime.clock import Clock
-
-from .metrics import Reading, Telemetry
+from kactl.telemetry.metrics import Reading, Telemetry
 
 CONNECTED: Final = "connected"
 # State of the session after a change of this name; see `kactl.stores.base.Changed`.

@@ -9,9 +9,9 @@ from kactl.admin.prometheus import telemetry_for_server
 from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed
 from kactl.stores.memory import MemoryStore
+from kactl.stores.store_metrics import StoreMetrics
 from kactl.telemetry.loop_lag import LoopLag
 from kactl.telemetry.metrics import Telemetry
-from kactl.telemetry.store_metrics import StoreMetrics
 from tests.support.clocks import ManualClock
 
 pytestmark = pytest.mark.anyio
