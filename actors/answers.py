@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from kactl.decide.machines.topic_progress import leader_epochs, progress_of
-from kactl.decide.messages.admin import ElectionResult, EventsHandled, TopicProgress
+from kactl.decide.messages.admin import AwaitEvents, ElectionResult, TopicProgress
 from kactl.model import TopicRef
 from kactl.model.errors import ActionTimedOut, KactlError, NotController
 
@@ -89,7 +89,7 @@ class Answers:
                 continue
             # The event that elected these leaders has queued its requests when it ends, and the answers of leaders are
             # taken into account when their events end: a leader may have refused.
-            await self._loop.ref.ask(EventsHandled())
+            await self._loop.ref.ask(AwaitEvents())
             for topic in moved:
                 topic.epochs, topic.queued = self._epochs(topic), self._channels.queued
             for topic in done:

@@ -31,7 +31,12 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.decide.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
+from kactl.decide.messages.events import (
+    Event,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
 from kactl.decide.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.model import Broker
 from kactl.model.errors import BrokerUnreachable
@@ -267,7 +272,7 @@ class Channel(Actor[Outgoing]):
 
     async def _deliver(self, request: Request) -> Response:
         while True:
-            await self._gate.passed()
+            await self._gate.wait_open()
             began_ms = self._clock.monotonic_ms()
             try:
                 response = await self._connection.deliver(request)
@@ -305,16 +310,16 @@ class Channel(Actor[Outgoing]):
             return
         if isinstance(response, LeaderAndIsrResponse):
             assert isinstance(request, LeaderAndIsr)
-            event = LeaderAndIsrAnswered(self.broker.id, self.broker.epoch, response, request)
+            event = LeaderAndIsrResponseReceived(self.broker.id, self.broker.epoch, response, request)
         elif isinstance(response, UpdateMetadataResponse):
-            event = UpdateMetadataAnswered(self.broker.id, self.broker.epoch, response)
+            event = UpdateMetadataResponseReceived(self.broker.id, self.broker.epoch, response)
         else:
             assert isinstance(request, StopReplica)
             deletions = self._deletions_in(request, response)
             if not len(deletions):
                 # Only topic deletions use the response.
                 return
-            event = ReplicasDeleted(
+            event = TopicDeletionStopReplicaResponseReceived(
                 self.broker.id, self.broker.epoch, StopReplicaResponse(response.error, deletions), request
             )
         while True:

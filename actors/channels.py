@@ -1,7 +1,7 @@
 """Channels to all brokers, one for each registration.
 
 A channel that ends by an error is replaced, and so is one with a full queue; the controller then receives
-BrokerLagged and sends the broker the complete state. A request to a broker without a channel is dropped.
+BrokerLag and sends the broker the complete state. A request to a broker without a channel is dropped.
 
 Source: the classic controller's ControllerChannelManager.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplica
-from kactl.decide.messages.events import BrokerLagged, Event
+from kactl.decide.messages.events import BrokerLag, Event
 from kactl.decide.outbound.batch import Addressed
 from kactl.model import Broker
 from kactl.runtime.clock import Clock
@@ -54,7 +54,7 @@ class Channels:
     """Opens, closes and feeds the channels. The controller manages them; its machines send through them.
 
     Args:
-        deliver_event: queues the events of responses, and BrokerLagged, which is never rejected; may raise ActorStopped
+        deliver_event: queues the events of responses, and BrokerLag, which is never rejected; may raise ActorStopped
             once the controller stops.
         deletions_in: returns the results of a StopReplica response that a topic deletion waits for.
         history: names the event in progress, which sends the requests.
@@ -185,7 +185,7 @@ class Channels:
                 log.debug("%s for broker %d is dropped: everything is sent anew", type(request).__name__, broker)
             elif not entry[0].put(request, event, number=self._queued):
                 log.warning(
-                    "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
+                    "broker %d has left %d requests unanswered; they are dropped; resending full state",
                     broker,
                     len(entry[0]),
                 )
@@ -247,6 +247,6 @@ class Channels:
 
     def _tell_lagged(self, broker: int) -> None:
         try:
-            self._deliver_event(BrokerLagged(broker))
+            self._deliver_event(BrokerLag(broker))
         except ActorStopped:
-            log.info("broker %d is not told everything anew: the controller has stopped", broker)
+            log.info("not resending full state to broker %d: the controller has stopped", broker)

@@ -9,22 +9,22 @@ from typing import Any, cast
 
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import (
-    ElectionRequested,
+    ApiPartitionReassignment,
     ElectionResult,
+    EnableUncleanElections,
     FeatureResult,
     FeatureUpdate,
-    FeatureUpdatesRequested,
-    ReassignmentRequested,
+    ListPartitionReassignments,
     ReassignmentResult,
-    ReassignmentsListed,
-    ReleaseRequested,
-    ReplicaResetRequested,
-    ResignRequested,
-    UncleanElectionsEnabled,
-    UndrainRequested,
+    ReleaseController,
+    ReplicaLeaderElection,
+    ResetReplica,
+    ResignController,
+    UndrainBroker,
+    UpdateFeatures,
 )
 from kactl.decide.messages.arguments import AnyElection, AnyPartition
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.model import NO_EPOCH, Assignment, TopicPartition
 from kactl.model.errors import BadRequest
@@ -88,7 +88,7 @@ class Commands(TopicCommands):
                 raise BadRequest("until_ms", "is the end of a hold: set hold as well")
             arguments.until(until_ms)
         await self.ask(
-            ResignRequested(
+            ResignController(
                 expected_epoch=epoch,
                 hold=arguments.flag(hold, "hold"),
                 until_ms=until_ms,
@@ -99,14 +99,14 @@ class Commands(TopicCommands):
 
     async def release(self, controller_id: int) -> bool:
         """End the hold of an instance that has resigned. Returns whether it was held. Sent to the active instance."""
-        return cast(bool, await self.ask(ReleaseRequested(arguments.whole(controller_id, "controller_id"))))
+        return cast(bool, await self.ask(ReleaseController(arguments.whole(controller_id, "controller_id"))))
 
     async def set_unclean_leader_election(self, allowed: bool) -> None:
         """Set whether topics without a setting allow unclean elections.
 
         This is the instance's own setting. A setting for all brokers (`store.set_default_config`) takes precedence.
         """
-        await self.ask(UncleanElectionsEnabled(arguments.flag(allowed, "allowed")))
+        await self.ask(EnableUncleanElections(arguments.flag(allowed, "allowed")))
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Commands(TopicCommands):
             BadRequest: `kind` or a partition's name cannot be used; nothing was changed.
         """
         named = None if partitions is None else arguments.partitions(partitions)
-        asked = ElectionRequested(arguments.election(kind), named, dry_run)
+        asked = ReplicaLeaderElection(arguments.election(kind), named, dry_run)
         results = cast(list[ElectionResult], await self.ask(asked))
         return results if dry_run or not timeout_ms else await self.answers.elected(results, timeout_ms)
 
@@ -150,7 +150,7 @@ class Commands(TopicCommands):
             name: arguments.brokers(replicas, f"targets[{name}]")
             for name, replicas in arguments.by_partition(cast(Mapping[AnyPartition, Any], targets), "targets").items()
         }
-        return cast(list[ReassignmentResult], await self.ask(ReassignmentRequested(wanted, dry_run)))
+        return cast(list[ReassignmentResult], await self.ask(ApiPartitionReassignment(wanted, dry_run)))
 
     async def cancel(
         self, partitions: Iterable[AnyPartition] | None = None, *, dry_run: bool = False
@@ -158,12 +158,12 @@ class Commands(TopicCommands):
         """Cancel reassignments and restore the former replicas. Returns one result for each, in order. None: all."""
         named = await self.reassignments() if partitions is None else arguments.partitions(partitions)
         stopped = dict.fromkeys(named, None)
-        return cast(list[ReassignmentResult], await self.ask(ReassignmentRequested(stopped, dry_run)))
+        return cast(list[ReassignmentResult], await self.ask(ApiPartitionReassignment(stopped, dry_run)))
 
     async def reassignments(self, partitions: Iterable[AnyPartition] | None = None) -> dict[TopicPartition, Assignment]:
         """Returns the running reassignments of some partitions, or of all, with their assignments."""
         named = None if partitions is None else arguments.partitions(partitions)
-        return cast(dict[TopicPartition, Assignment], await self.ask(ReassignmentsListed(named)))
+        return cast(dict[TopicPartition, Assignment], await self.ask(ListPartitionReassignments(named)))
 
     # -- brokers and features ------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Commands(TopicCommands):
         """
         if until_ms is not None:
             arguments.until(until_ms)
-        asked = ControlledShutdownRequested(
+        asked = ControlledShutdown(
             arguments.whole(broker, "broker"), NO_EPOCH, dry_run, until_ms, until_restart, by, reason
         )
         return cast(list[TopicPartition], await self.ask(asked))
@@ -205,7 +205,7 @@ class Commands(TopicCommands):
         Raises:
             BrokerNotAvailable: it is neither registered nor drained.
         """
-        return cast(bool, await self.ask(UndrainRequested(arguments.whole(broker, "broker"), by=by)))
+        return cast(bool, await self.ask(UndrainBroker(arguments.whole(broker, "broker"), by=by)))
 
     async def reset_replica(self, partition: AnyPartition, broker: int, *, dry_run: bool = False) -> ReplicaReport:
         """Use a replica of a participant again whose handler has failed too often. Returns the failure.
@@ -219,7 +219,7 @@ class Commands(TopicCommands):
             NothingToReset: the handler has no failure that a reset ends.
         """
         name, id_ = arguments.partition(partition, "partition"), arguments.whole(broker, "broker")
-        asked = ReplicaResetRequested(name, id_, arguments.flag(dry_run, "dry_run"))
+        asked = ResetReplica(name, id_, arguments.flag(dry_run, "dry_run"))
         return cast(ReplicaReport, await self.ask(asked))
 
     async def update_features(self, updates: Iterable[FeatureUpdate], *, dry_run: bool = False) -> list[FeatureResult]:
@@ -228,4 +228,4 @@ class Commands(TopicCommands):
         for number, update in enumerate(wanted):
             if not isinstance(update, FeatureUpdate):
                 raise BadRequest(f"updates[{number}]", f"{update!r} is not an update: give a kactl.FeatureUpdate")
-        return cast(list[FeatureResult], await self.ask(FeatureUpdatesRequested(wanted, dry_run)))
+        return cast(list[FeatureResult], await self.ask(UpdateFeatures(wanted, dry_run)))

@@ -14,7 +14,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, Started, WritesFailed
+from kactl.decide.messages.events import (
+    ControllerState,
+    Event,
+    LeaderAndIsrResponseReceived,
+    Priority,
+    Startup,
+    WriteFailure,
+)
 from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
@@ -132,7 +139,7 @@ class ControllerLoop(Actor[Event]):
             if message.asked and check is not None:
                 check()
             result = await self._handle(message)
-            if isinstance(message, Started):
+            if isinstance(message, Startup):
                 self._late_start.started()
             return result
         except ControllerMoved as moved:
@@ -144,7 +151,7 @@ class ControllerLoop(Actor[Event]):
                 if message.asked:
                     raise self._not_controller(message, unknown=True) from moved
                 return None
-            await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
+            await self.controllership.moved(refused=type(message) is not LeaderAndIsrResponseReceived)
             if message.asked:
                 raise self._not_controller(message) from moved
         except Exception as error:
@@ -159,7 +166,7 @@ class ControllerLoop(Actor[Event]):
                 await self.controllership.give_up("taking over failed")
             if message.asked:
                 raise
-            starting = isinstance(message, Started)
+            starting = isinstance(message, Startup)
             if starting and isinstance(error, StoreError):
                 self._late_start.failed(error)
             else:
@@ -175,7 +182,7 @@ class ControllerLoop(Actor[Event]):
         finally:
             self.context.batch.clear()
             if self.cluster.has_retries:
-                self._retry_later(WritesFailed())
+                self._retry_later(WriteFailure())
         return None
 
     def _failed(self, error: Exception) -> None:

@@ -6,8 +6,8 @@ its chunks, at explicit yield points (`ControllerContext.yield_point`). Nothing 
 decided is committed, applied and sent, and of the rest nothing was begun. A small event finds the cluster as if the
 rest had not been looked at yet. Afterwards the rows of the rest are read anew, so that nothing is decided twice.
 
-    BrokersChanged    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
-    ElectionRequested            └ handled ─ response  ┘
+    BrokerChange    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
+    ReplicaLeaderElection            └ handled ─ response  ┘
 
 The `priority` of an event determines whether it may preempt; see `kactl.decide.messages.events.Priority`. The time of
 small events is bounded, so that a flood of them delays the large event without starving it: at one yield point they

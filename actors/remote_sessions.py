@@ -78,7 +78,7 @@ class RemoteSessions:
     Args:
         active: returns the active controller, as far as this instance knows.
         moved: called when the store rejects the fence: another controller was elected.
-        gate: is shut while the controllership cannot be confirmed: another controller may have been elected.
+        gate: is paused while the controllership cannot be confirmed: another controller may have been elected.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RemoteSessions:
         gate: SendGate,
     ) -> None:
         self._gate = gate
-        self._has_shut = False
+        self._has_paused = False
         self._store = store
         self._clock = clock
         self._active = active
@@ -128,7 +128,7 @@ class RemoteSessions:
     def resigned(self) -> None:
         """Grant nothing from now on. Participants register with the next controller under the same epochs."""
         term, self._term = self._term, None
-        self._has_shut = False  # the channels open the gate when they have closed
+        self._has_paused = False  # the channels open the gate when they have closed
         if term is not None:
             term.over.set()
             term.loaded.set()
@@ -423,12 +423,12 @@ class RemoteSessions:
 
     def _shut_gate(self) -> None:
         if self._gate.is_open:
-            self._gate.shut("the store does not confirm that this instance is still the controller")
-            self._has_shut = True
+            self._gate.pause("the store does not confirm that this instance is still the controller")
+            self._has_paused = True
 
     def _open_gate(self) -> None:
-        if self._has_shut:
-            self._has_shut = False
+        if self._has_paused:
+            self._has_paused = False
             self._gate.open()
 
     async def _check(self, term: SessionTerm) -> None:

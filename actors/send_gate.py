@@ -23,7 +23,7 @@ class SendGate:
     def is_open(self) -> bool:
         return self._open.is_set()
 
-    def shut(self, why: str) -> None:
+    def pause(self, why: str) -> None:
         """Pause sending. In-flight requests are not cancelled."""
         if self.is_open:
             log.info("nothing is sent to brokers from now on: %s", why)
@@ -36,8 +36,8 @@ class SendGate:
             log.info("requests are sent to brokers again")
             self._open.set()
 
-    async def passed(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until the gate is open. It is open when this returns."""
-        # It may have been shut again after it woke this task.
+        # It may have been paused again after it woke this task.
         while not self._open.is_set():
             await self._open.wait()

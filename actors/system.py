@@ -17,14 +17,14 @@ from opentelemetry import metrics, trace
 
 from kactl.config.controller_settings import ControllerSettings, SettingKeywords
 from kactl.decide.messages import arguments
-from kactl.decide.messages.admin import BrokerIdRequested, ResignRequested
+from kactl.decide.messages.admin import AllocateBrokerId, ResignController
 from kactl.decide.messages.events import (
-    BrokerLagged,
-    ControllerChanged,
+    BrokerLag,
+    ControllerChange,
     Event,
-    LeaderAndIsrAnswered,
-    LinksChanged,
-    Started,
+    LeaderAndIsrResponseReceived,
+    LinkChange,
+    Startup,
 )
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
@@ -228,7 +228,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
             new_topic_id=lambda: _new_topic_id(random.SystemRandom() if rng is None else rng),
             sessions=self.sessions,
             links=self.links,
-            answers_wait=lambda: self.loop.inbox.holds(LeaderAndIsrAnswered),
+            answers_wait=lambda: self.loop.inbox.holds(LeaderAndIsrResponseReceived),
             address=lambda: getattr(self.network, "controller_address", ""),
             preemption=preemption,
         )
@@ -295,7 +295,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
             tasks.start_soon(self.sessions.run, name="sessions of participants")
             tasks.start_soon(self._supervise, name="controller")
             stack.push_async_callback(self._stop)
-            self._put(Started())
+            self._put(Startup())
             self._stack = stack.pop_all()
         self.is_open = True
 
@@ -342,7 +342,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
         if await self.sessions.knows(request):
             return Identified(request.broker)
         try:
-            return Identified(await self.ask(BrokerIdRequested(request.broker, request.name, request.start)))
+            return Identified(await self.ask(AllocateBrokerId(request.broker, request.name, request.start)))
         except errors.NotController:
             return self._active_controller()
         except KactlError as error:
@@ -379,7 +379,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
         with anyio.CancelScope(shield=True):
             try:
                 with anyio.move_on_after(STOP_TIMEOUT_S):
-                    await self.loop.clear_and_ask(ResignRequested(stop=True))
+                    await self.loop.clear_and_ask(ResignController(stop=True))
             except KactlError as refused:
                 # It had ended before, or its inbox is full; the store ends the controllership with the session.
                 log.info("the controllership was not given up in order: %s", refused)
@@ -397,7 +397,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
                 failures.add(logging.ERROR, error, "the controller ended by an error; it resigns and begins anew")
                 await self.loop.controllership.abandon()
                 await self.clock.sleep_ms(RESTART_PAUSE_MS)
-                self._put(Started())
+                self._put(Startup())
 
     def _store_changed(self, change: StoreEvent) -> None:
         """Note a change outside the controller's own tasks; never raises."""
@@ -406,11 +406,11 @@ class Controller(Commands, Queries, forks.OfOneProcess):
 
     def _look_for_controller(self) -> None:
         """Read the controller record: the store has rejected the fence."""
-        self._put_if_open(ControllerChanged())
+        self._put_if_open(ControllerChange())
 
     def _link_opened(self, broker: int) -> None:
         if broker in self.cluster.fenced:
-            self._put_if_open(LinksChanged())
+            self._put_if_open(LinkChange())
 
     def _put_if_open(self, event: Event) -> None:
         """Queue an event from outside the event loop's own tasks; it does not matter once the instance stops."""
@@ -421,7 +421,7 @@ class Controller(Commands, Queries, forks.OfOneProcess):
 
     def _put(self, event: Event) -> None:
         """Raises InboxFull or ActorStopped; the first never for events that must not be lost."""
-        if isinstance(event, BrokerLagged | Started):
+        if isinstance(event, BrokerLag | Startup):
             self.loop.inbox.put_once(event)
         else:
             self._ref.tell(event)

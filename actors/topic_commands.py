@@ -8,10 +8,10 @@ from kactl.decide.machines.placement import topic_rules
 from kactl.decide.machines.topic_progress import missing_brokers, progress_of
 from kactl.decide.messages import arguments
 from kactl.decide.messages.admin import (
+    AddPartitions,
     ControllerRequest,
-    PartitionsRequested,
-    TopicCreationRequested,
-    TopicDeletionRequested,
+    CreateTopic,
+    DeleteTopic,
     TopicProgress,
 )
 from kactl.decide.messages.topic_requests import WaitFor, checked_wait, ensure_request, overrides
@@ -95,7 +95,7 @@ class TopicCommands:
         """
         wait = checked_wait(wait)
         placed = None if assignment is None else await _off_loop(arguments.assignments, assignment)
-        asked = TopicCreationRequested(
+        asked = CreateTopic(
             arguments.text(topic, "topic"),
             None if partitions is None else arguments.whole(partitions, "partitions"),
             None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
@@ -244,7 +244,7 @@ class TopicCommands:
             NotFound, BeingDeleted, TopicDeletionDisabled: nothing was changed.
             ActionTimedOut: it is marked, and is deleted as soon as every broker with a replica is online.
         """
-        ref = cast(TopicRef, await self.ask(TopicDeletionRequested(arguments.text(topic, "topic"), dry_run)))
+        ref = cast(TopicRef, await self.ask(DeleteTopic(arguments.text(topic, "topic"), dry_run)))
         if not dry_run and timeout_ms:
             await self.wait_deleted(ref, timeout_ms=timeout_ms)
         return ref
@@ -285,7 +285,7 @@ class TopicCommands:
         """
         wait, count = checked_wait(wait), arguments.whole(count, "count")
         placed = None if assignment is None else await _off_loop(_placed, assignment)
-        await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
+        await self.ask(AddPartitions(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
             await self._complete(topic, count, timeout_ms, wait)
 

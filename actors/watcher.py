@@ -7,23 +7,23 @@ from collections.abc import Callable
 from typing import Final
 
 from kactl.decide.messages.events import (
-    BrokerModified,
-    BrokersChanged,
-    ControllerChanged,
-    ControllerGone,
-    DefaultConfigChanged,
-    DeletionsChanged,
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
     Event,
-    IsrNotified,
-    LeadershipWritten,
-    LogDirNotified,
-    PreferredElectionStored,
-    ReassignmentStored,
-    SessionLost,
-    SessionOpened,
-    TopicConfigChanged,
-    TopicModified,
-    TopicsChanged,
+    Expire,
+    IsrChangeNotification,
+    LogDirEventNotification,
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    Reelect,
+    RegisterBrokerAndReelect,
+    TopicChange,
+    TopicDeletion,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
+    ZkPartitionReassignment,
+    ZkReplicaLeaderElection,
 )
 from kactl.model import TopicPartition
 from kactl.model.errors import KactlError
@@ -37,34 +37,34 @@ from .send_gate import SendGate
 log = logger(__name__)
 
 _EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
-    Changed.CONTROLLER: lambda _: ControllerChanged(),
-    Changed.CONTROLLER_GONE: lambda _: ControllerGone(),
-    Changed.BROKERS: lambda _: BrokersChanged(),
-    Changed.BROKER: lambda name: BrokerModified(int(name)),
-    Changed.TOPICS: lambda _: TopicsChanged(),
-    Changed.TOPIC: TopicModified,
-    Changed.TOPIC_CONFIG: TopicConfigChanged,
-    Changed.DEFAULT_CONFIG: lambda _: DefaultConfigChanged(),
-    Changed.DELETIONS: lambda _: DeletionsChanged(),
-    Changed.REASSIGNMENT_REQUEST: lambda _: ReassignmentStored(),
-    Changed.PREFERRED_ELECTION_REQUEST: lambda _: PreferredElectionStored(),
-    Changed.LEADERSHIP: lambda name: LeadershipWritten(TopicPartition.parse(name)),
-    Changed.ISR_NOTIFICATIONS: lambda _: IsrNotified(),
-    Changed.LOG_DIR_NOTIFICATIONS: lambda _: LogDirNotified(),
-    Changed.SESSION_OPENED: lambda _: SessionOpened(),
+    Changed.CONTROLLER: lambda _: ControllerChange(),
+    Changed.CONTROLLER_GONE: lambda _: Reelect(),
+    Changed.BROKERS: lambda _: BrokerChange(),
+    Changed.BROKER: lambda name: BrokerModifications(int(name)),
+    Changed.TOPICS: lambda _: TopicChange(),
+    Changed.TOPIC: PartitionModifications,
+    Changed.TOPIC_CONFIG: TopicUncleanLeaderElectionEnable,
+    Changed.DEFAULT_CONFIG: lambda _: UncleanLeaderElectionEnable(),
+    Changed.DELETIONS: lambda _: TopicDeletion(),
+    Changed.REASSIGNMENT_REQUEST: lambda _: ZkPartitionReassignment(),
+    Changed.PREFERRED_ELECTION_REQUEST: lambda _: ZkReplicaLeaderElection(),
+    Changed.LEADERSHIP: lambda name: PartitionReassignmentIsrChange(TopicPartition.parse(name)),
+    Changed.ISR_NOTIFICATIONS: lambda _: IsrChangeNotification(),
+    Changed.LOG_DIR_NOTIFICATIONS: lambda _: LogDirEventNotification(),
+    Changed.SESSION_OPENED: lambda _: RegisterBrokerAndReelect(),
 }
 
 # Their handlers record each change. Those of settings, of addresses and of the controller change what is not recorded.
 RECORDED: Final = frozenset(
     {
-        BrokersChanged,
-        TopicsChanged,
-        TopicModified,
-        DeletionsChanged,
-        IsrNotified,
-        LeadershipWritten,
-        PreferredElectionStored,
-        ReassignmentStored,
+        BrokerChange,
+        TopicChange,
+        PartitionModifications,
+        TopicDeletion,
+        IsrChangeNotification,
+        PartitionReassignmentIsrChange,
+        ZkReplicaLeaderElection,
+        ZkPartitionReassignment,
     }
 )
 
@@ -96,12 +96,12 @@ class Watcher:
         self._configs(change)
         try:
             if change.what is Changed.SESSION_LOST:
-                self._clear_and_put(SessionLost())
+                self._clear_and_put(Expire())
                 # It opens again after this instance has resigned and dropped all waiting requests.
-                self._gate.shut("our session with the store has ended")
+                self._gate.pause("our session with the store has ended")
                 return
             if change.what is Changed.SUSPENDED:
-                self._gate.shut("the store has not responded, and the session of this instance may have ended")
+                self._gate.pause("the store has not responded, and the session of this instance may have ended")
             elif change.what is Changed.CONNECTED:
                 self._gate.open()
             make = _EVENTS.get(change.what)

@@ -39,7 +39,7 @@ from kactl.config.protocol_level import LATEST
 from kactl.decide.machines import partition, replica
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import KafkaRequest
-from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.events import BrokerChange
 from kactl.decide.outbound.batch import Addressed, RequestBatch
 from kactl.decide.state.change import Change
 from kactl.model import Broker, Fence
@@ -154,7 +154,7 @@ class Bench:
         self.stages.reset()
         with undisturbed():
             began = time.perf_counter()
-            await self.loop.receive(BrokersChanged())
+            await self.loop.receive(BrokerChange())
             total = (time.perf_counter() - began) * 1000
         figures = {stage: self.stages.ms.get(stage, 0.0) for stage in STAGES}
         figures["other"] = total - sum(figures.values())
@@ -166,7 +166,7 @@ class Bench:
 
     async def _return(self, broker: int) -> None:
         """Returns the broker to all its ISRs and leaderships, as before its failure."""
-        await self.loop.receive(BrokersChanged())
+        await self.loop.receive(BrokerChange())
         table = self.cluster.table
         at = table.with_replica_on([broker])
         rows = table.rows(at)

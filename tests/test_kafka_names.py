@@ -44,6 +44,45 @@ def test_every_event_has_a_row() -> None:
     assert shipped - listed == set()
 
 
+# Events of Kafka's controller (3.9), without the one that only ends its thread.
+KAFKA_EVENTS: Final = (
+    "AllocateProducerIds",
+    "AlterPartitionReceived",
+    "ApiPartitionReassignment",
+    "AutoPreferredReplicaLeaderElection",
+    "BrokerChange",
+    "BrokerModifications",
+    "ControlledShutdown",
+    "ControllerChange",
+    "Expire",
+    "IsrChangeNotification",
+    "LeaderAndIsrResponseReceived",
+    "ListPartitionReassignments",
+    "LogDirEventNotification",
+    "PartitionModifications",
+    "PartitionReassignmentIsrChange",
+    "Reelect",
+    "RegisterBrokerAndReelect",
+    "ReplicaLeaderElection",
+    "Startup",
+    "TopicChange",
+    "TopicDeletion",
+    "TopicDeletionStopReplicaResponseReceived",
+    "TopicUncleanLeaderElectionEnable",
+    "UncleanLeaderElectionEnable",
+    "UpdateFeatures",
+    "UpdateMetadataResponseReceived",
+    "ZkPartitionReassignment",
+)
+
+
+def test_events_bear_kafkas_names() -> None:
+    shipped = {event.__name__ for event in leaves(Event) if event.__module__.startswith("kactl.decide.messages.")}
+
+    assert set(KAFKA_EVENTS) <= shipped
+    assert {name for name in shipped - set(KAFKA_EVENTS) if re.search("(?:ed|Due|Gone|Lost)$", name)} == set()
+
+
 def test_names_that_readers_look_for_are_there() -> None:
     kafka = " ".join(names for names, _, _ in rows())
 

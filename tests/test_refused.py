@@ -22,7 +22,7 @@ from kactl.admin.identity.token_file import write_tokens
 from kactl.admin.routes.route_table import ROUTES
 from kactl.admin.schema import AuditPage, AuditRecord
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, AlterPartitionReceived, ControlledShutdown
 from kactl.model.errors import BrokerUnreachable, NotAuthorized, StaleBrokerEpoch
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import NewToken
@@ -179,7 +179,7 @@ async def kafka(user: str | None = None) -> AsyncIterator[Kafka]:
     """Run a listener, and log a user in. No user but admin and the brokers has a right."""
     stale = StaleBrokerEpoch(1, 6, 7)
     answers: dict[type[ControllerRequest], Callable[[Any], Any]] = {
-        kind: lambda _: stale for kind in (AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested)
+        kind: lambda _: stale for kind in (AlterPartitionReceived, ControlledShutdown, AllocateProducerIds)
     }
     stub, attempts = ControllerStub(answers), list[Attempt]()
     how = security()
@@ -261,7 +261,7 @@ async def test_old_epoch_is_refused_by_the_controller() -> None:
         response = await opened.client.ask(request_class(67, 0)(broker_id=1, broker_epoch=6))
 
     assert codes(response) == {KioError.stale_broker_epoch}
-    assert opened.controller.requests == [ProducerIdsRequested(1, 6)]
+    assert opened.controller.requests == [AllocateProducerIds(1, 6)]
     assert opened.attempts == []
 
 

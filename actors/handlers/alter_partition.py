@@ -34,8 +34,8 @@ from kactl.decide.machines.alter_partition import (
     may_join,
     unassigned_members,
 )
-from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.decide.messages.events import Event, LeadershipWritten, StraysProposed
+from kactl.decide.messages.broker import VERSION_WITH_REJECTIONS, AlterPartitionReceived, IsrProposal, IsrResult
+from kactl.decide.messages.events import Event, PartitionReassignmentIsrChange, StrayProposal
 from kactl.decide.state.change import Change, Refusal
 from kactl.decide.state.rows import RowNumbers, some
 from kactl.decide.state.table import NO_ROW, in_sync_of
@@ -63,9 +63,9 @@ class IsrProposals(Handlers):
         self._leader_epochs = LeaderEpochs(context)
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {AlterPartitionRequested: self.on_alter_partition_requested}
+        return {AlterPartitionReceived: self.on_alter_partition_received}
 
-    async def on_alter_partition_requested(self, event: AlterPartitionRequested) -> list[IsrResult]:
+    async def on_alter_partition_received(self, event: AlterPartitionReceived) -> list[IsrResult]:
         known = self.cluster.brokers.get(event.broker)
         if known is None or known.epoch != event.broker_epoch:
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, None if known is None else known.epoch)
@@ -103,7 +103,7 @@ class IsrProposals(Handlers):
         error = np.where(row_numbers == NO_ROW, missing[topic] if len(topic) else 0, ErrorCode.NONE)
         return row_numbers, error.astype(np.int16)
 
-    async def _decide(self, event: AlterPartitionRequested, row_numbers: RowNumbers, proposed: Proposed) -> Errors:
+    async def _decide(self, event: AlterPartitionReceived, row_numbers: RowNumbers, proposed: Proposed) -> Errors:
         """Validate proposals for distinct rows and write the accepted ones. Returns the error of each."""
         table = self.cluster.table
         ahead = is_ahead(table.rows(row_numbers), proposed)
@@ -213,7 +213,7 @@ class IsrProposals(Handlers):
         unassigned = some(reassignment.unassigned_in_sync(self.cluster.table.rows(row_numbers))).tolist()
         for name, is_unassigned in zip(names, unassigned, strict=True):
             if is_unassigned or name in self.cluster.reassigning:
-                self.context.enqueue(LeadershipWritten(name))
+                self.context.enqueue(PartitionReassignmentIsrChange(name))
 
     def _epochs(self) -> dict[int, int]:
         return {broker.id: broker.epoch for broker in self.cluster.brokers.values()}
@@ -245,9 +245,9 @@ class IsrProposals(Handlers):
                 else self._strays.add(name, members, leader_epoch=leader_epoch, controller_epoch=self.epoch)
             )
             if strays:
-                self.context.enqueue(StraysProposed(name, leader_epoch, strays))
+                self.context.enqueue(StrayProposal(name, leader_epoch, strays))
 
-    def _log_rejected(self, event: AlterPartitionRequested, row_numbers: RowNumbers, error: Errors) -> None:
+    def _log_rejected(self, event: AlterPartitionReceived, row_numbers: RowNumbers, error: Errors) -> None:
         """Log the rejected proposals, one line per error."""
         table = self.cluster.table
         for code in np.unique(error[error != ErrorCode.NONE]).tolist():

@@ -16,7 +16,7 @@ from kactl.actors.machines.messages import Move
 from kactl.decide.machines.balance import balance
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_led_elsewhere
-from kactl.decide.messages.events import BalanceDue, Event
+from kactl.decide.messages.events import AutoPreferredReplicaLeaderElection, Event
 from kactl.decide.state.change import Refusal
 from kactl.decide.state.rows import BrokerSet
 from kactl.model import PartitionState
@@ -29,7 +29,7 @@ log = logger(__name__)
 
 # Kafka's value. After a takeover, brokers respond and followers catch up first.
 FIRST_CHECK_MS: Final = 5_000
-PARTICIPANTS_DUE: Final = BalanceDue(participants=True)
+PARTICIPANTS_DUE: Final = AutoPreferredReplicaLeaderElection(participants=True)
 # With pauses of 6 s, 12 s and so on, replicas have three minutes to catch up before only the other checks are left.
 PAUSES_MAX: Final = 5
 
@@ -47,12 +47,12 @@ class Balancing(Handlers):
         self._pauses = 0  # since a participant has joined
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {BalanceDue: self.on_balance_due}
+        return {AutoPreferredReplicaLeaderElection: self.on_auto_preferred_replica_leader_election}
 
     def begin(self) -> None:
         """Schedule the first checks after a takeover, if automatic balancing is enabled."""
         if self.settings.auto_balance:
-            self._timers.set(BalanceDue(), FIRST_CHECK_MS)
+            self._timers.set(AutoPreferredReplicaLeaderElection(), FIRST_CHECK_MS)
         self.brokers_came(self.cluster.brokers)
 
     def brokers_came(self, brokers: Iterable[int]) -> None:
@@ -67,7 +67,7 @@ class Balancing(Handlers):
     def _participants(self) -> frozenset[int]:
         return frozenset(id_ for id_, broker in self.cluster.brokers.items() if broker.incarnation)
 
-    async def on_balance_due(self, event: BalanceDue) -> None:
+    async def on_auto_preferred_replica_leader_election(self, event: AutoPreferredReplicaLeaderElection) -> None:
         """Check once, and schedule the next check even if this one fails."""
         if event.participants:
             again = await self._check(percentage=0, only=BrokerSet(self._participants))
@@ -78,7 +78,7 @@ class Balancing(Handlers):
         try:
             await self._check(percentage=self.settings.balance_percentage)
         finally:
-            self._timers.set(BalanceDue(), self.settings.balance_interval_ms)
+            self._timers.set(AutoPreferredReplicaLeaderElection(), self.settings.balance_interval_ms)
 
     async def _check(self, *, percentage: int, only: BrokerSet | None = None) -> bool:
         """Return leaderships. Returns whether some have to return to live brokers: they may not be able to yet."""

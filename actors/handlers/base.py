@@ -18,7 +18,7 @@ from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_leaderless
 from kactl.decide.machines.reassignment import is_complete
 from kactl.decide.machines.topic_progress import Delivery
-from kactl.decide.messages.events import DrainAdvanced, Event, LeadershipWritten, ReassignmentStored
+from kactl.decide.messages.events import DrainProgress, Event, PartitionReassignmentIsrChange, ZkPartitionReassignment
 from kactl.decide.messages.log import BrokerEvent
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.change import Change, Refusal
@@ -236,7 +236,7 @@ class Handlers:
         rows = self.cluster.table.rows(row_numbers)
         for broker in sorted(self.cluster.drained):
             if (some(holds(rows, broker) & rows.in_sync) | (rows.leader == broker)).any():
-                self.context.enqueue(DrainAdvanced(broker))
+                self.context.enqueue(DrainProgress(broker))
 
     def _complete_in_sync(self, moved: MoveResult) -> None:
         """Complete reassignments whose whole target is in sync after an election, without a later change of the ISR.
@@ -249,7 +249,7 @@ class Handlers:
         for name in self.cluster.table.names(moved_rows[rows.has_leadership & is_complete(rows)]):
             if name in self.cluster.reassigning:
                 # The event completes every reassignment that is complete by then.
-                self.context.enqueue(LeadershipWritten(name))
+                self.context.enqueue(PartitionReassignmentIsrChange(name))
                 return
 
     async def move_many(self, move: Move) -> MoveResult:
@@ -356,7 +356,7 @@ class Handlers:
         moving = not {partition.topic for partition in self.cluster.reassigning}.isdisjoint(names)
         self.cluster.remove_topics(names)
         if moving:
-            self.context.enqueue(ReassignmentStored())
+            self.context.enqueue(ZkPartitionReassignment())
 
     def broker_event(self, kind: str, broker: int, detail: str | None = None) -> BrokerEvent:
         """Returns an event of a broker, which need not be registered."""

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from kactl.decide.messages.admin import EventsHandled
+from kactl.decide.messages.admin import AwaitEvents
 from kactl.decide.messages.events import (
     Event,
-    IsrNotified,
-    LeaderAndIsrAnswered,
-    LogDirNotified,
-    UpdateMetadataAnswered,
+    IsrChangeNotification,
+    LeaderAndIsrResponseReceived,
+    LogDirEventNotification,
+    UpdateMetadataResponseReceived,
 )
 from kactl.decide.state.change import Change
 from kactl.decide.state.rows import RowNumbers, common, some
@@ -48,14 +48,14 @@ class BrokerAnswers(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            IsrNotified: self.on_isr_notified,
-            LogDirNotified: self.on_log_dir_notified,
-            LeaderAndIsrAnswered: self.on_leader_and_isr_answered,
-            UpdateMetadataAnswered: self.on_update_metadata_answered,
-            EventsHandled: self.on_events_handled,
+            IsrChangeNotification: self.on_isr_change_notification,
+            LogDirEventNotification: self.on_log_dir_event_notification,
+            LeaderAndIsrResponseReceived: self.on_leader_and_isr_response_received,
+            UpdateMetadataResponseReceived: self.on_update_metadata_response_received,
+            AwaitEvents: self.on_await_events,
         }
 
-    async def on_isr_notified(self, event: IsrNotified) -> None:
+    async def on_isr_change_notification(self, event: IsrChangeNotification) -> None:
         notifications = await self.store.isr_notifications()
         names = sorted({name for notification in notifications for name in notification.partitions})
         row_numbers = self.cluster.table.rows_known(names)
@@ -104,7 +104,7 @@ class BrokerAnswers(Handlers):
         if unread:
             raise StoreError(f"the leadership of {unread} partitions could not be read")
 
-    async def on_log_dir_notified(self, event: LogDirNotified) -> None:
+    async def on_log_dir_event_notification(self, event: LogDirEventNotification) -> None:
         """Send the brokers all their replicas; the responses name those with a failed directory."""
         notifications = await self.store.log_dir_notifications()
         brokers = frozenset(notification.broker for notification in notifications)
@@ -117,7 +117,7 @@ class BrokerAnswers(Handlers):
             await self.move_many_replicas(row_numbers[some(is_new)], ReplicaState.ONLINE, brokers)
             await self.move_many_replicas(row_numbers, ReplicaState.ONLINE, brokers)
 
-    async def on_leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
+    async def on_leader_and_isr_response_received(self, event: LeaderAndIsrResponseReceived) -> None:
         response, broker = event.response, event.broker
         registered = self.cluster.brokers.get(broker)
         if registered is None or registered.epoch != event.broker_epoch:
@@ -150,7 +150,7 @@ class BrokerAnswers(Handlers):
             self._serving.answered(broker, serving, failing)
         await self._offline.directories_failed(broker, failing)
 
-    def _ready_since(self, event: LeaderAndIsrAnswered) -> RowNumbers:
+    def _ready_since(self, event: LeaderAndIsrResponseReceived) -> RowNumbers:
         """Returns the rows whose replicas were reported to be ready after the request was sent.
 
         The failure is over. Its report, and that of its end, have passed a response that waits for a large event.
@@ -160,11 +160,11 @@ class BrokerAnswers(Handlers):
         ready = self.cluster.replica_reports.ready_after(event.broker, event.request.number)
         return self.cluster.table.rows_known(ready)
 
-    async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
+    async def on_update_metadata_response_received(self, event: UpdateMetadataResponseReceived) -> None:
         if event.response.error != ErrorCode.NONE:
             self._refused(event.broker, "UpdateMetadata", event.response.error)
 
-    async def on_events_handled(self, event: EventsHandled) -> None: ...
+    async def on_await_events(self, event: AwaitEvents) -> None: ...
 
     def _refused(self, broker: int, kind: str, error: int) -> None:
         """Log a request that a broker rejected; at INFO if the broker has only registered again."""

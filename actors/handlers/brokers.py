@@ -12,14 +12,14 @@ import numpy as np
 
 from kactl.actors.machines.chunks import WHOLE
 from kactl.decide.messages.events import (
-    BrokerLagged,
-    BrokerModified,
-    BrokersChanged,
-    DrainAdvanced,
+    BrokerChange,
+    BrokerLag,
+    BrokerModifications,
+    ControlledShutdownTimeout,
+    DrainProgress,
     Event,
-    LinksChanged,
-    ShutdownOverdue,
-    WritesFailed,
+    LinkChange,
+    WriteFailure,
 )
 from kactl.decide.messages.log import BrokerEvent
 from kactl.decide.state.change import Change
@@ -96,14 +96,14 @@ class BrokerEvents(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            BrokersChanged: self.on_brokers_changed,
-            BrokerModified: self.on_broker_modified,
-            BrokerLagged: self.on_broker_lagged,
-            LinksChanged: self.on_links_changed,
-            WritesFailed: self.on_writes_failed,
+            BrokerChange: self.on_broker_change,
+            BrokerModifications: self.on_broker_modifications,
+            BrokerLag: self.on_broker_lag,
+            LinkChange: self.on_link_change,
+            WriteFailure: self.on_write_failure,
         }
 
-    async def on_brokers_changed(self, event: BrokersChanged) -> None:
+    async def on_broker_change(self, event: BrokerChange) -> None:
         cluster = self.cluster
         await self.context.sessions.ends_stored()
         read_ns = self.clock.lease_ns()
@@ -128,7 +128,7 @@ class BrokerEvents(Handlers):
         for broker in (*new, *bounced, *dead):
             self.channels.remove(broker)
         for broker in (*bounced, *dead):
-            self._timers.cancel(ShutdownOverdue(broker, known[broker].epoch))
+            self._timers.cancel(ControlledShutdownTimeout(broker, known[broker].epoch))
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
         if new:
@@ -220,7 +220,7 @@ class BrokerEvents(Handlers):
         ids = frozenset(brokers)
         await self._offline.replicas_offline(cluster.table.with_replica_on(ids), ids)
 
-    async def on_broker_modified(self, event: BrokerModified) -> None:
+    async def on_broker_modifications(self, event: BrokerModifications) -> None:
         known = self.cluster.brokers.get(event.broker)
         now = await self.store.broker(event.broker)
         if known is None or now is None or now.epoch != known.epoch:
@@ -238,7 +238,7 @@ class BrokerEvents(Handlers):
         self.tell_brokers(self.cluster.brokers)
         await self.tell_everything(now.id)
 
-    async def on_writes_failed(self, event: WritesFailed) -> None:
+    async def on_write_failure(self, event: WriteFailure) -> None:
         """Retry the rows that the store did not commit: elections, first leaders, replicas that leave ISRs.
 
         Retry those as well that concern a failed directory or a notification, and whose event an error has ended.
@@ -303,7 +303,7 @@ class BrokerEvents(Handlers):
         result: Bools = unknown & mine & ~some(candidates & (rows.replicas == stored.leader))
         return result
 
-    async def on_links_changed(self, event: LinksChanged) -> None:
+    async def on_link_change(self, event: LinkChange) -> None:
         """Use participants that can be reached now: for elections that found no other candidate, and in ISRs."""
         cluster, fenced = self.cluster, self.cluster.fenced
         cluster.set_fenced(self.context.links.fenced(cluster.brokers.values()))
@@ -322,7 +322,7 @@ class BrokerEvents(Handlers):
             cluster.set_fenced(cluster.fenced | reached)  # the event is handled again
             raise
 
-    async def on_broker_lagged(self, event: BrokerLagged) -> None:
+    async def on_broker_lag(self, event: BrokerLag) -> None:
         if event.broker in self.cluster.brokers:
             self.channels.resume(event.broker)
             await self.tell_everything(event.broker)
@@ -336,7 +336,7 @@ class BrokerEvents(Handlers):
         await self._tell_of_all_partitions([broker])
         await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         if broker in self.cluster.drained:
-            self.context.enqueue(DrainAdvanced(broker, stop_again=True))
+            self.context.enqueue(DrainProgress(broker, stop_again=True))
         self._leases.state_sent([broker])
         await self._reassignments.resume_on([broker])
         await self._deletion.send_again(broker)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kactl.decide.machines.exclude_controllers import rewritten
-from kactl.decide.messages.events import TopicsChanged
+from kactl.decide.messages.events import TopicChange
 from kactl.decide.state.records import Assignments, Found, Names
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
@@ -82,7 +82,7 @@ class Hosting(Handlers):
             if topic is not None and not table.rows(table.rows_of(topic)).has_leadership.any():
                 self.cluster.remove_topic(name)
         if waiting:
-            self.context.enqueue(TopicsChanged())
+            self.context.enqueue(TopicChange())
 
     async def _write(self, ref: TopicRef, loaded: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
         """Write the complete assignment of one topic."""

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from kactl.actors.machines.unclean import Unclean
-from kactl.decide.messages.admin import ReleaseRequested, ResignRequested
-from kactl.decide.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
+from kactl.decide.messages.admin import ReleaseController, ResignController
+from kactl.decide.messages.events import ControllerChange, Event, Expire, Reelect, RegisterBrokerAndReelect, Startup
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import ControllerRecord, Order
 from kactl.model.errors import ControllerMoved, StaleEpoch, StoreError
@@ -97,41 +97,41 @@ class Controllership(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            Started: self.on_started,
-            ControllerChanged: self.on_controller_changed,
-            ControllerGone: self.on_controller_gone,
-            SessionLost: self.on_session_lost,
-            SessionOpened: self.on_session_opened,
-            ResignRequested: self.on_resign_requested,
-            ReleaseRequested: self.on_release_requested,
+            Startup: self.on_startup,
+            ControllerChange: self.on_controller_change,
+            Reelect: self.on_reelect,
+            Expire: self.on_expire,
+            RegisterBrokerAndReelect: self.on_register_broker_and_reelect,
+            ResignController: self.on_resign_controller,
+            ReleaseController: self.on_release_controller,
         }
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    async def on_started(self, event: Started) -> None:
+    async def on_startup(self, event: Startup) -> None:
         await self._contest()
 
-    async def on_controller_changed(self, event: ControllerChanged) -> None:
+    async def on_controller_change(self, event: ControllerChange) -> None:
         await self._maybe_resign()
         if self.active_id in (None, self.cluster.controller_id):
             # The holder was gone again before it was read, or the record names this instance under an unknown epoch.
             await self._contest()
 
-    async def on_controller_gone(self, event: ControllerGone) -> None:
+    async def on_reelect(self, event: Reelect) -> None:
         await self._maybe_resign()
         await self._contest()
 
-    async def on_session_lost(self, event: SessionLost) -> None:
+    async def on_expire(self, event: Expire) -> None:
         # An election that was in progress may have been won in the next session.
         self.active_id, self._perhaps_named = None, True
         self._standby.forget()
         self.resign("the session with the store was lost")
 
-    async def on_session_opened(self, event: SessionOpened) -> None:
+    async def on_register_broker_and_reelect(self, event: RegisterBrokerAndReelect) -> None:
         await self._maybe_resign()
         await self._contest()
 
-    async def on_resign_requested(self, event: ResignRequested) -> None:
+    async def on_resign_controller(self, event: ResignController) -> None:
         self.stopping |= event.stop
         if event.expected_epoch is not None and event.expected_epoch != self.epoch:
             raise StaleEpoch("expected_epoch", expected=event.expected_epoch, present=self.epoch)
@@ -146,7 +146,7 @@ class Controllership(Handlers):
             cause += f", and held {hold}"
         await self.give_up(cause)
 
-    async def on_release_requested(self, event: ReleaseRequested) -> bool:
+    async def on_release_controller(self, event: ReleaseController) -> bool:
         holds = dict(self.cluster.maintenance.without_past(self.clock.now_ms()).holds)
         was_held = holds.pop(event.controller_id, None) is not None
         if was_held and not event.dry_run:
@@ -243,7 +243,7 @@ class Controllership(Handlers):
             log.info("this instance leaves the controllership to others: it is held %s", hold)
         rest_ms = self._vacant_ms + VACANT_MS - now_ms
         if rest_ms > 0:
-            self._retry_later(ControllerGone(), pause_ms=rest_ms)
+            self._retry_later(Reelect(), pause_ms=rest_ms)
             return True
         log.warning(
             "no other instance has become the controller: this one contests, although it is held %s. To end the hold: "
@@ -268,7 +268,7 @@ class Controllership(Handlers):
             text = "the active controller cannot be determined now"
             self._failures.add(logging.ERROR, error, text)
             self._perhaps_named |= refused
-            self._retry_later(ControllerChanged(), pause_ms=CONTEST_BACKOFF_MS)
+            self._retry_later(ControllerChange(), pause_ms=CONTEST_BACKOFF_MS)
         else:
             self._failures.end("the active controller is known again")
             if refused and self.active_id == self.cluster.controller_id:
@@ -276,7 +276,7 @@ class Controllership(Handlers):
                     "the store rejects the fence but still names this instance; the controllership is taken again"
                 )
                 self.active_id, self._perhaps_named = None, True
-                self._retry_later(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
+                self._retry_later(Reelect(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def _maybe_resign(self) -> None:
         """Read the controller record; resign if it no longer names this instance under the present epoch."""
@@ -318,7 +318,7 @@ class Controllership(Handlers):
                 "the controllership ends with the store session, unless this instance takes it again: %r", failed
             )
             self._perhaps_named = True
-            self._retry_later(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
+            self._retry_later(Reelect(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def abandon(self) -> None:
         """Resign after an internal error; never raises."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from kactl.actors.machines.messages import Move
 from kactl.decide.machines import deletion
-from kactl.decide.messages.events import DeletionsChanged, TopicsChanged
+from kactl.decide.messages.events import TopicChange, TopicDeletion
 from kactl.decide.messages.log import TopicEvent
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, some
@@ -210,7 +210,7 @@ class Deletion(Handlers):
             if failed.remedy is Remedy.RESIGN:
                 raise
             log.warning("the deletion of %d topics is retried later: %s", len(topics), failed)
-            self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
+            self._timers.set(TopicDeletion(), DELETE_AGAIN_MS)
             return
         cluster, table = self.cluster, self.cluster.table
         fresh = [name for name in topics if name not in cluster.deletion_started]
@@ -248,7 +248,7 @@ class Deletion(Handlers):
                 log.warning("topic %s could not be deleted from the store, retrying: %s", topic, error)
             if failed:
                 self.cluster.deletion_unsure |= failed.keys()
-                self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
+                self._timers.set(TopicDeletion(), DELETE_AGAIN_MS)
             deleted = [topic for topic in some_topics if topic not in failed]
             self.cluster.remember_deletion(deleted)
             self.forget_topics(deleted)
@@ -271,7 +271,7 @@ class Deletion(Handlers):
                 # The mark is deleted last: without it, the deletion succeeded, and a topic of that name is a new one.
                 unknown_outcomes -= set(await self.store.deletions())
             if unknown_outcomes:
-                self.context.enqueue(TopicsChanged())
+                self.context.enqueue(TopicChange())
             stored = {topic: self._led(topic) for topic in topics if topic not in unknown_outcomes}
             return await self.store.delete_topics(stored, self.cluster.fence) if stored else {}
         except StoreError as failed:

@@ -5,9 +5,9 @@ Source: the classic controller's processTopicDeletion, processTopicDeletionStopR
 
 import numpy as np
 
-from kactl.decide.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.admin import DeleteTopic
 from kactl.decide.messages.control import Shorts
-from kactl.decide.messages.events import DeletionsChanged, Event, ReplicasDeleted
+from kactl.decide.messages.events import Event, TopicDeletion, TopicDeletionStopReplicaResponseReceived
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
 from kactl.model import NO_EPOCH, TopicRef
@@ -30,12 +30,12 @@ class DeletionEvents(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            DeletionsChanged: self.on_deletions_changed,
-            ReplicasDeleted: self.on_replicas_deleted,
-            TopicDeletionRequested: self.on_topic_deletion_requested,
+            TopicDeletion: self.on_topic_deletion,
+            TopicDeletionStopReplicaResponseReceived: self.on_topic_deletion_stop_replica_response_received,
+            DeleteTopic: self.on_delete_topic,
         }
 
-    async def on_deletions_changed(self, event: DeletionsChanged) -> None:
+    async def on_topic_deletion(self, event: TopicDeletion) -> None:
         marked = await self.store.deletions()
         if not self.settings.delete_topics:
             await self._deletion.unmark(marked, "deleting topics is switched off")
@@ -52,7 +52,9 @@ class DeletionEvents(Handlers):
         self.context.requests.read_back("deletion", deleted - cluster.topics_to_delete, self.history.current)
         await self._deletion.enqueue(deleted)
 
-    async def on_replicas_deleted(self, event: ReplicasDeleted) -> None:
+    async def on_topic_deletion_stop_replica_response_received(
+        self, event: TopicDeletionStopReplicaResponseReceived
+    ) -> None:
         table, response, broker = self.cluster.table, event.response, event.broker
         registered = self.cluster.brokers.get(broker)
         if registered is None or registered.epoch != event.broker_epoch:
@@ -71,7 +73,7 @@ class DeletionEvents(Handlers):
         except Exception:
             # The response is not handled again.
             self.cluster.deletion_unanswered.add(broker)
-            self.context.enqueue(DeletionsChanged())
+            self.context.enqueue(TopicDeletion())
             raise
 
     async def _note(self, broker: int, row_numbers: RowNumbers, errors: Shorts) -> None:
@@ -83,7 +85,7 @@ class DeletionEvents(Handlers):
         if not errors.all():
             await self._deletion.complete_replica_deletion(row_numbers[errors == 0], frozenset({broker}))
 
-    def _end_holds(self, event: ReplicasDeleted) -> None:
+    def _end_holds(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
         """Note which leaderships have ended by a request to delete replicas of topics that are queued for deletion.
 
         They end before the response, and calls of handlers perhaps after it. A request that was sent after the topic
@@ -104,7 +106,7 @@ class DeletionEvents(Handlers):
                 known &= request.topic != number
         holds.deleted(table.hold_columns(), rows[known], request.leader_epoch[known], event.broker)
 
-    async def on_topic_deletion_requested(self, event: TopicDeletionRequested) -> TopicRef:
+    async def on_delete_topic(self, event: DeleteTopic) -> TopicRef:
         if not self.settings.delete_topics:
             raise TopicDeletionDisabled
         known = self.cluster.table.topic(event.topic)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.decide.messages.events import DrainAdvanced, DrainOverdue
+from kactl.decide.messages.events import DrainProgress, DrainTimeout
 from kactl.model import Broker, Drain, Maintenance
 from kactl.runtime.logs import logger
 
@@ -61,7 +61,7 @@ class Drains(Handlers):
             del left[broker]
         await self._write(left)
         for broker in ended:
-            self._timers.cancel(DrainOverdue(broker))
+            self._timers.cancel(DrainTimeout(broker))
             log.info("broker %d is not drained any more: %s", broker, why)
             self.history.add(self.broker_event(UNDRAINED, broker, why))
 
@@ -75,17 +75,17 @@ class Drains(Handlers):
     def brokers_started(self, brokers: Iterable[int]) -> None:
         """Hand over what drained brokers lead after their start, as the last members of ISRs."""
         for broker in sorted(self.cluster.drained.intersection(brokers)):
-            self.context.enqueue(DrainAdvanced(broker))
+            self.context.enqueue(DrainProgress(broker))
 
     def watch(self, broker: int) -> None:
         """Compare the time limit of a drain again later."""
         self._watch(broker, self.cluster.maintenance.drains[broker])
 
     def _watch(self, broker: int, drain: Drain) -> None:
-        self._timers.cancel(DrainOverdue(broker))
+        self._timers.cancel(DrainTimeout(broker))
         if drain.until_ms is not None:
             delay_ms = min(max(drain.until_ms - self.clock.now_ms(), 0), CHECK_MS_MAX)
-            self._timers.set(DrainOverdue(broker), delay_ms)
+            self._timers.set(DrainTimeout(broker), delay_ms)
 
     async def _write(self, drains: Mapping[int, Drain]) -> None:
         await self.write_maintenance(

@@ -12,8 +12,8 @@ from kactl.actors.machines.messages import Move, MoveResult
 from kactl.actors.machines.unclean import Unclean
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election, nobody_in_sync_online
-from kactl.decide.messages.admin import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
-from kactl.decide.messages.events import Event, PreferredElectionStored
+from kactl.decide.messages.admin import ElectionKind, ElectionResult, EnableUncleanElections, ReplicaLeaderElection
+from kactl.decide.messages.events import Event, ZkReplicaLeaderElection
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bytes, Ints, RowNumbers, Rows
@@ -63,18 +63,18 @@ class Elections(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            ElectionRequested: self.on_election_requested,
-            PreferredElectionStored: self.on_preferred_election_stored,
-            UncleanElectionsEnabled: self.on_unclean_elections_enabled,
+            ReplicaLeaderElection: self.on_replica_leader_election,
+            ZkReplicaLeaderElection: self.on_zk_replica_leader_election,
+            EnableUncleanElections: self.on_enable_unclean_elections,
         }
 
-    async def on_election_requested(self, event: ElectionRequested) -> list[ElectionResult]:
+    async def on_replica_leader_election(self, event: ReplicaLeaderElection) -> list[ElectionResult]:
         if event.election is ElectionKind.PREFERRED and not event.dry_run:
             for name in list(self.cluster.resigned) if event.partitions is None else event.partitions:
                 self.cluster.resigned.pop(name, None)
         return await answer(event, self.cluster, self.move_many)
 
-    async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
+    async def on_enable_unclean_elections(self, event: EnableUncleanElections) -> None:
         log.info("unclean elections are %s by this controller's setting", "allowed" if event.enabled else "forbidden")
         self._unclean.own = event.enabled
         if self._unclean.default != event.enabled:
@@ -84,7 +84,7 @@ class Elections(Handlers):
 
     # -- requested in the store ----------------------------------------------------------------------------------------
 
-    async def on_preferred_election_stored(self, event: PreferredElectionStored) -> None:
+    async def on_zk_replica_leader_election(self, event: ZkReplicaLeaderElection) -> None:
         """Hold the elections that are requested in the store, and delete the request in any case."""
         requested = await self.store.preferred_election_request()
         if requested is None:
@@ -94,17 +94,17 @@ class Elections(Handlers):
         finally:
             await self.store.delete_preferred_election_request(self.cluster.fence)
             # Reading again sets the watch for the next request, which may exist by now.
-            self.context.enqueue(PreferredElectionStored())
+            self.context.enqueue(ZkReplicaLeaderElection())
 
     async def hold_stored(self) -> None:
         """Hold them as part of a takeover, which a transient store error does not undo."""
         try:
-            await self.on_preferred_election_stored(PreferredElectionStored())
+            await self.on_zk_replica_leader_election(ZkReplicaLeaderElection())
         except StoreError as failed:
             if failed.remedy is Remedy.RESIGN:
                 raise
             log.warning("preferred elections that are requested in the store are retried later: %s", failed)
-            self.context.enqueue(PreferredElectionStored())
+            self.context.enqueue(ZkReplicaLeaderElection())
 
     async def _return_to_preferred(self, requested: list[TopicPartition]) -> None:
         """Elect preferred replicas. Skips partitions that are unknown, queued for deletion, without leadership, or that
@@ -126,7 +126,7 @@ class Elections(Handlers):
 
 
 async def answer(
-    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]]
+    asked: ReplicaLeaderElection, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]]
 ) -> list[ElectionResult]:
     """Hold elections. Returns one result for each partition, in the order requested, or by name if all were."""
     table = cluster.table
@@ -173,14 +173,14 @@ async def _rows_of(
 
 
 async def _hold(
-    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]], rows: Rows
+    asked: ReplicaLeaderElection, cluster: Cluster, move: Callable[[Move], Awaitable[MoveResult]], rows: Rows
 ) -> tuple[Ints, Bytes]:
     election, needed = _ELECTIONS[asked.election], _NEEDED[asked.election]
     moved = await move(Move(rows.index, PartitionState.ONLINE, election, wanted=needed))
     return cluster.table.rows(rows.index).leader, moved.refusal
 
 
-def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
+def _dry(asked: ReplicaLeaderElection, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
     change = partition.go_online(
         rows,
         _ELECTIONS[asked.election],

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from kactl.decide.machines import partition
-from kactl.decide.messages.events import DrainAdvanced, TopicIdsDue
+from kactl.decide.messages.events import DrainProgress, TopicIdCopy
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names
@@ -112,8 +112,8 @@ class Failover(Handlers):
         await self._elections.hold_stored()
         self._balancing.begin()
         for drained in sorted(cluster.drained):
-            self.context.enqueue(DrainAdvanced(drained, stop_again=True))
-        self.context.enqueue(TopicIdsDue())
+            self.context.enqueue(DrainProgress(drained, stop_again=True))
+        self.context.enqueue(TopicIdCopy())
         log.info(
             "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
             cluster.controller_id, cluster.fence.epoch, len(brokers), cluster.table.topic_count(), len(cluster.table),

@@ -8,7 +8,7 @@ Source: the classic controller's maybeSetupFeatureVersioning and processFeatureU
 import msgspec
 
 from kactl.decide.machines import features as feature_rules
-from kactl.decide.messages.admin import FeatureResult, FeatureUpdatesRequested
+from kactl.decide.messages.admin import FeatureResult, UpdateFeatures
 from kactl.decide.messages.events import Event
 from kactl.model import Broker, Features
 from kactl.model.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
@@ -23,7 +23,7 @@ class FeatureEvents(Handlers):
     """Handler of feature updates."""
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {FeatureUpdatesRequested: self.on_feature_updates_requested}
+        return {UpdateFeatures: self.on_update_features}
 
     async def take_over(self) -> None:
         """Adapt the stored features to the protocol level; the first step of a takeover.
@@ -45,7 +45,7 @@ class FeatureEvents(Handlers):
             stored if wanted is None else await self.store.write_features(wanted, self.cluster.fence)
         )
 
-    async def on_feature_updates_requested(self, event: FeatureUpdatesRequested) -> list[FeatureResult]:
+    async def on_update_features(self, event: UpdateFeatures) -> list[FeatureResult]:
         if not self.settings.level.feature_versioning:
             raise BadRequest("updates", "features are not finalized below protocol level 2.7: raise it on all brokers")
         finalized = self.cluster.features

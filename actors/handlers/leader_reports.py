@@ -1,6 +1,6 @@
 """Handler of the reports of leaders that act. Spectators receive them as `ready`; no decision depends on them."""
 
-from kactl.decide.messages.broker import LeadersReported
+from kactl.decide.messages.broker import ReportLeaders
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.state.table import NO_ROW
@@ -13,9 +13,9 @@ class LeaderReports(Handlers):
     """Stores the reports beside the partition table."""
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {LeadersReported: self.on_leaders_reported}
+        return {ReportLeaders: self.on_report_leaders}
 
-    async def on_leaders_reported(self, event: LeadersReported) -> None:
+    async def on_report_leaders(self, event: ReportLeaders) -> None:
         registered = self.cluster.brokers.get(event.broker)
         if registered is None:
             raise BrokerNotAvailable(event.broker)

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.config.topic import is_leased, standbys
-from kactl.decide.messages.events import BrokersChanged, DeletionsChanged, Event
-from kactl.decide.messages.leases import HolderOver, HolderSilent, LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.events import BrokerChange, Event, TopicDeletion
+from kactl.decide.messages.leases import HolderExpiry, HolderSilence, LeaderEpochs, ReportLeaderships
 from kactl.decide.messages.log import BrokerEvent
 from kactl.decide.messages.sessions import is_next_life
 from kactl.decide.outbound.releases import lease_releases, state_sent
@@ -78,9 +78,9 @@ class Leases(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            LeadershipsReported: self.on_leaderships_reported,
-            HolderSilent: self.on_holder_silent,
-            HolderOver: self.on_holder_over,
+            ReportLeaderships: self.on_report_leaderships,
+            HolderSilence: self.on_holder_silence,
+            HolderExpiry: self.on_holder_expiry,
         }
 
     @property
@@ -147,7 +147,7 @@ class Leases(Handlers):
         self._left.discard(key)
         self._evicted.pop(key, None)
         self._silent.pop(ended.id, None)
-        self._timers.cancel(HolderSilent(ended.id, ended.epoch))
+        self._timers.cancel(HolderSilence(ended.id, ended.epoch))
         if successor is not None:
             self.life_began(successor)
         self.send_releases()
@@ -171,14 +171,14 @@ class Leases(Handlers):
     def _wait_until(self, holder: int, until_ms: float) -> None:
         ends_ms = self.cluster.holds.until_ms
         ends_ms[holder] = max(until_ms, ends_ms.get(holder, until_ms))
-        self._timers.set(HolderOver(holder), ends_ms[holder] - self.clock.monotonic_ms())
+        self._timers.set(HolderExpiry(holder), ends_ms[holder] - self.clock.monotonic_ms())
 
-    async def on_holder_over(self, event: HolderOver) -> None:
+    async def on_holder_expiry(self, event: HolderExpiry) -> None:
         self._over(event.holder)
         self.send_releases()
 
     def _over(self, holder: int) -> None:
-        self._timers.cancel(HolderOver(holder))
+        self._timers.cancel(HolderExpiry(holder))
         self.cluster.holds.until_ms.pop(holder, None)
         self.cluster.holds.evicted.discard(holder)
         self._lives.pop(past_life(holder), None)
@@ -186,7 +186,7 @@ class Leases(Handlers):
 
     # -- reports -------------------------------------------------------------------------------------------------------
 
-    async def on_leaderships_reported(self, event: LeadershipsReported) -> None:
+    async def on_report_leaderships(self, event: ReportLeaderships) -> None:
         broker, holds = event.broker, self.cluster.holds
         registered = self.cluster.brokers.get(broker)
         if registered is None:
@@ -274,7 +274,7 @@ class Leases(Handlers):
         """Resume the deletions that have waited for holders, after some of these were released."""
         holds = self.cluster.holds
         if holds.deletions and holds.pop_deletable(self._columns):
-            self.context.enqueue(DeletionsChanged())
+            self.context.enqueue(TopicDeletion())
 
     # -- holders that are silent ---------------------------------------------------------------------------------------
 
@@ -288,9 +288,9 @@ class Leases(Handlers):
         for broker in sorted(blockers & holds.participants - self._silent.keys()):
             registered = self.cluster.brokers[broker]
             self._silent[broker] = _Silence(*holds.held_by(columns, broker))
-            self._timers.set(HolderSilent(broker, registered.epoch), registered.timeout_ms or TIMEOUT_MS)
+            self._timers.set(HolderSilence(broker, registered.epoch), registered.timeout_ms or TIMEOUT_MS)
 
-    async def on_holder_silent(self, event: HolderSilent) -> None:
+    async def on_holder_silence(self, event: HolderSilence) -> None:
         broker, holds, columns = event.broker, self.cluster.holds, self._columns
         registered, before = self.cluster.brokers.get(broker), self._silent.get(broker)
         if registered is None or registered.epoch != event.broker_epoch or before is None:
@@ -320,4 +320,4 @@ class Leases(Handlers):
         self.history.add(
             BrokerEvent(what="evicted", broker=broker.id, broker_epoch=broker.epoch, controller_epoch=self.epoch)
         )
-        self.context.enqueue(BrokersChanged())
+        self.context.enqueue(BrokerChange())

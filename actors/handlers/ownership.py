@@ -23,7 +23,7 @@ from kactl.actors.machines.messages import Move
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.ownership import Place, Shard, Shards, even, place
 from kactl.decide.machines.restart import Restart, stopped
-from kactl.decide.messages.events import Event, PlacementDue
+from kactl.decide.messages.events import AutoPlacement, Event
 from kactl.decide.state.change import Change
 from kactl.decide.state.cluster import HandoverInProgress, Resigned
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, choose, holds, some
@@ -64,7 +64,7 @@ class Ownership(Handlers):
         self._restarts: dict[str, Restart] = {}  # the last one of the members of each topic
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {PlacementDue: self.on_placement_due}
+        return {AutoPlacement: self.on_auto_placement}
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -76,9 +76,9 @@ class Ownership(Handlers):
         delay_ms, now_ms = self.settings.participant_balance_ms, self.clock.monotonic_ms()
         if not self.settings.auto_balance or delay_ms <= 0:
             return
-        if not self._timers.is_set(PlacementDue()):
+        if not self._timers.is_set(AutoPlacement()):
             self._latest_ms = now_ms + DELAYS_MAX * delay_ms
-        self._timers.set(PlacementDue(), max(0.0, min(delay_ms, self._latest_ms - now_ms)))
+        self._timers.set(AutoPlacement(), max(0.0, min(delay_ms, self._latest_ms - now_ms)))
 
     def member_stops(self, member: int) -> None:
         """A member is about to stop in order. It may be restarted, and the others after it."""
@@ -101,11 +101,11 @@ class Ownership(Handlers):
             await self._apply(self._changed(topics, place([shards for _, _, shards in topics])))
             self._forget_left()
 
-    async def on_placement_due(self, event: PlacementDue) -> None:
+    async def on_auto_placement(self, event: AutoPlacement) -> None:
         """Return hand-overs whose next owners do not prepare, and begin the next batch when none is in progress."""
         await self._return_overdue()
         if self.cluster.handovers or self._waits_for_former():
-            self._timers.set(PlacementDue(), LOOK_MS)
+            self._timers.set(AutoPlacement(), LOOK_MS)
             return
         await self.settle()  # a member that had resigned is one again
         topics = self._topics()
@@ -125,7 +125,7 @@ class Ownership(Handlers):
         ]
         await self._apply(self._changed(changed, place([shards for _, _, shards in changed])))
         self._forget_left()
-        self._timers.set(PlacementDue(), LOOK_MS if self.cluster.handovers else 0)
+        self._timers.set(AutoPlacement(), LOOK_MS if self.cluster.handovers else 0)
 
     def _waits_for_former(self) -> bool:
         """Whether an owner waits for the end of the former one: another move of its shard would lengthen the gap."""
@@ -146,7 +146,7 @@ class Ownership(Handlers):
                 "participants are restarted: their shares stay uneven until all are, or for %d ms", max(restarts_ms)
             )
         if left_ms := [each for each in (*resigned_ms, *restarts_ms) if each > 0]:
-            self._timers.set(PlacementDue(), min(left_ms) + 1)
+            self._timers.set(AutoPlacement(), min(left_ms) + 1)
 
     def prepared(self, row_numbers: RowNumbers) -> None:
         """End the leaderships of former owners of some rows, whose next owners have reported that they wait for it."""
@@ -330,8 +330,8 @@ class Ownership(Handlers):
             if not waits[at]:
                 at_once.append(name)
         self._let_go(at_once)
-        if cluster.handovers and not self._timers.is_set(PlacementDue()):
-            self._timers.set(PlacementDue(), LOOK_MS)
+        if cluster.handovers and not self._timers.is_set(AutoPlacement()):
+            self._timers.set(AutoPlacement(), LOOK_MS)
 
     def _wait_for_former(self, row_numbers: RowNumbers) -> Bools:
         """Returns bool[n]: the rows whose owner waits for the end of an earlier leadership."""

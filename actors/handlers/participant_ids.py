@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.decide.messages.admin import BrokerIdRequested
+from kactl.decide.messages.admin import AllocateBrokerId
 from kactl.decide.messages.events import Event
 from kactl.model import GIVEN_IDS, given_name
 from kactl.model.errors import NoFreeId
@@ -44,9 +44,9 @@ class ParticipantIds(Handlers):
         self._reserved: dict[int, _Reservation] = {}  # the earliest first
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {BrokerIdRequested: self.on_broker_id_requested}
+        return {AllocateBrokerId: self.on_allocate_broker_id}
 
-    async def on_broker_id_requested(self, event: BrokerIdRequested) -> int:
+    async def on_allocate_broker_id(self, event: AllocateBrokerId) -> int:
         """Returns the id of a name, or of a participant without one."""
         return await self._of_name(event.name) if event.name else self._of_unnamed(event)
 
@@ -72,7 +72,7 @@ class ParticipantIds(Handlers):
         log.info("participant %s has the broker id %d", name, names[name])
         return names[name]
 
-    def _of_unnamed(self, event: BrokerIdRequested) -> int:
+    def _of_unnamed(self, event: AllocateBrokerId) -> int:
         present = self.cluster.brokers.get(event.broker)
         if (
             present is not None

@@ -9,8 +9,8 @@ import functools
 import numpy as np
 
 from kactl.decide.machines.placement import check_growth, check_room
-from kactl.decide.messages.admin import PartitionsRequested
-from kactl.decide.messages.events import Event, TopicModified, TopicsChanged
+from kactl.decide.messages.admin import AddPartitions
+from kactl.decide.messages.events import Event, PartitionModifications, TopicChange
 from kactl.decide.messages.log import TopicEvent
 from kactl.decide.state.rows import some
 from kactl.decide.state.table import NO_ROW, Topic
@@ -39,11 +39,11 @@ class Growth(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            TopicModified: self.on_topic_modified,
-            PartitionsRequested: self.on_partitions_requested,
+            PartitionModifications: self.on_partition_modifications,
+            AddPartitions: self.on_add_partitions,
         }
 
-    async def on_topic_modified(self, event: TopicModified) -> None:
+    async def on_partition_modifications(self, event: PartitionModifications) -> None:
         """Create partitions that were added to the stored assignment. Other changes of the assignment are ignored.
 
         The topic may be another one of that name, of which the controller has yet to learn: brokers would start its
@@ -53,10 +53,10 @@ class Growth(Handlers):
             await self._create_added(event)
         except Exception:
             # The next attempt would not find partitions that are in the table by now.
-            self.context.enqueue(TopicsChanged())
+            self.context.enqueue(TopicChange())
             raise
 
-    async def _create_added(self, event: TopicModified) -> None:
+    async def _create_added(self, event: PartitionModifications) -> None:
         loaded = bounded(await self.store.assignments([event.topic]))
         if deleted := self.store.take_deleted_topics():
             await self._topics.follow(deleted)
@@ -115,7 +115,7 @@ class Growth(Handlers):
         except NotFound:
             log.info("topic %s was deleted meanwhile", topic.name)
 
-    async def on_partitions_requested(self, event: PartitionsRequested) -> None:
+    async def on_add_partitions(self, event: AddPartitions) -> None:
         known = self.cluster.table.topic(event.topic)
         if known is None:
             raise NotFound("topic", event.topic)

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.decide.messages.admin import ReplicaResetRequested
-from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, PartitionsReported
+from kactl.decide.messages.admin import ResetReplica
+from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, ReportPartitions
 from kactl.decide.messages.control import ReplicaReset, StopReplica
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import HandlerEvent
@@ -45,11 +45,11 @@ class PartitionReports(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            PartitionsReported: self.on_partitions_reported,
-            ReplicaResetRequested: self.on_replica_reset_requested,
+            ReportPartitions: self.on_report_partitions,
+            ResetReplica: self.on_reset_replica,
         }
 
-    async def on_partitions_reported(self, event: PartitionsReported) -> None:
+    async def on_report_partitions(self, event: ReportPartitions) -> None:
         registered = self.cluster.brokers.get(event.broker)
         if registered is None:
             raise BrokerNotAvailable(event.broker)
@@ -64,7 +64,7 @@ class PartitionReports(Handlers):
         await self._offline.directories_failed(event.broker, failed)
         await self._serving.serve(event.broker, self._rows(event, lambda report: report.status is ReplicaStatus.READY))
 
-    async def on_replica_reset_requested(self, event: ReplicaResetRequested) -> ReplicaReport:
+    async def on_reset_replica(self, event: ResetReplica) -> ReplicaReport:
         name, broker, cluster = event.partition, event.broker, self.cluster
         view = cluster.view(name)
         if view is None:
@@ -88,7 +88,7 @@ class PartitionReports(Handlers):
             self.channels.send([Addressed(broker, ReplicaReset(*own, topic.ref, name.partition))])
         return report
 
-    def _delete(self, event: PartitionsReported, name: TopicPartition, topic: TopicRef) -> None:
+    def _delete(self, event: ReportPartitions, name: TopicPartition, topic: TopicRef) -> None:
         """Delete a replica of a deleted topic. The controller that was to stop it, since it was moved away, has ended.
 
         The present controller did not know of the replica when it deleted the topic.
@@ -107,7 +107,7 @@ class PartitionReports(Handlers):
         )
         self.channels.send([Addressed(event.broker, request)])
 
-    def _note(self, event: PartitionsReported, report: PartitionReport) -> None:
+    def _note(self, event: ReportPartitions, report: PartitionReport) -> None:
         """Keep a report for explanations, and record it."""
         name, status, detail = report.partition, report.status, escaped(report.detail, DETAIL_MAX)
         log.info("broker %d reports %s: %s (%s)", event.broker, name, status.value, detail or "no detail")
@@ -142,5 +142,5 @@ class PartitionReports(Handlers):
         view = self.cluster.view(report.partition) if report.recovered else None
         return view is not None and view.leader_epoch == report.leader_epoch
 
-    def _rows(self, event: PartitionsReported, wanted: Callable[[PartitionReport], bool]) -> RowNumbers:
+    def _rows(self, event: ReportPartitions, wanted: Callable[[PartitionReport], bool]) -> RowNumbers:
         return self.cluster.table.rows_known(report.partition for report in event.reports if wanted(report))

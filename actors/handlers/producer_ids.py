@@ -5,7 +5,7 @@ Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager
 
 from typing import Final
 
-from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, AllocateProducerIds
 from kactl.decide.messages.events import Event
 from kactl.model import ProducerIdBlock
 from kactl.model.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
@@ -25,9 +25,9 @@ class ProducerIds(Handlers):
     """Handler of requests for producer ids."""
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {ProducerIdsRequested: self.on_producer_ids_requested}
+        return {AllocateProducerIds: self.on_allocate_producer_ids}
 
-    async def on_producer_ids_requested(self, event: ProducerIdsRequested) -> ProducerIdBlock:
+    async def on_allocate_producer_ids(self, event: AllocateProducerIds) -> ProducerIdBlock:
         """Returns the next block.
 
         A block is lost if its write got no response, and the broker requests another one: returning it could

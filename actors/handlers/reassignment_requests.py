@@ -6,7 +6,7 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 from collections.abc import Callable, Collection, Mapping
 
 from kactl.decide.messages.admin import ReassignmentResult
-from kactl.decide.messages.events import ReassignmentStored
+from kactl.decide.messages.events import ZkPartitionReassignment
 from kactl.decide.state.cluster import Cluster
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.model.errors import ErrorCode
@@ -91,7 +91,7 @@ class WaitingRequest(Handlers):
         requested = await self.store.reassignment_request() or {}
         if requested.items() - self._known.items():
             # A new request. The store may not report it any more, as it was read here.
-            self.context.enqueue(ReassignmentStored())
+            self.context.enqueue(ZkPartitionReassignment())
         self._known = requested
         left = {name: target for name, target in requested.items() if not goes(name, target)}
         if len(left) == len(requested):
@@ -101,7 +101,7 @@ class WaitingRequest(Handlers):
         self._known = left
         if not left:
             # Reading sets the watch for the next request, which may exist by now.
-            self.context.enqueue(ReassignmentStored())
+            self.context.enqueue(ZkPartitionReassignment())
 
 
 def _invalid(name: TopicPartition, message: str) -> ReassignmentResult:

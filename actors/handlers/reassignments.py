@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from kactl.decide.machines import reassignment
-from kactl.decide.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.decide.messages.events import Event, LeadershipWritten, ReassignmentStored, StraysProposed
+from kactl.decide.messages.admin import ApiPartitionReassignment, ListPartitionReassignments, ReassignmentResult
+from kactl.decide.messages.events import Event, PartitionReassignmentIsrChange, StrayProposal, ZkPartitionReassignment
 from kactl.decide.state.rows import Bools, RowNumbers, choose, common, some
 from kactl.decide.state.table import NO_ROW
 from kactl.model import Assignment, ReplicaState, TopicPartition
@@ -43,16 +43,16 @@ class Reassignments(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            ReassignmentRequested: self.on_reassignment_requested,
-            ReassignmentsListed: self.on_reassignments_listed,
-            ReassignmentStored: self.on_reassignment_stored,
-            LeadershipWritten: self.on_leadership_written,
-            StraysProposed: self.on_strays_proposed,
+            ApiPartitionReassignment: self.on_api_partition_reassignment,
+            ListPartitionReassignments: self.on_list_partition_reassignments,
+            ZkPartitionReassignment: self.on_zk_partition_reassignment,
+            PartitionReassignmentIsrChange: self.on_partition_reassignment_isr_change,
+            StrayProposal: self.on_stray_proposal,
         }
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def on_reassignment_requested(self, event: ReassignmentRequested) -> list[ReassignmentResult]:
+    async def on_api_partition_reassignment(self, event: ApiPartitionReassignment) -> list[ReassignmentResult]:
         results: dict[TopicPartition, ReassignmentResult] = {}
         planned: dict[TopicPartition, Assignment] = {}
         async for name, target in in_pieces(event.targets.items()):
@@ -73,13 +73,15 @@ class Reassignments(Handlers):
             results[name] = _result(name, assignment, failures)
         return [results[name] for name in event.targets]
 
-    async def on_reassignments_listed(self, event: ReassignmentsListed) -> dict[TopicPartition, Assignment]:
+    async def on_list_partition_reassignments(
+        self, event: ListPartitionReassignments
+    ) -> dict[TopicPartition, Assignment]:
         running = self.cluster.reassigning
         wanted = running if event.partitions is None else running.intersection(event.partitions)
         listed = {name: self.cluster.assignment(name) for name in sorted(wanted)}
         return {name: assignment for name, assignment in listed.items() if assignment.is_being_reassigned}
 
-    async def on_reassignment_stored(self, event: ReassignmentStored) -> None:
+    async def on_zk_partition_reassignment(self, event: ZkPartitionReassignment) -> None:
         requested = await self._waiting.read()
         running = {name for name, target in (requested or {}).items() if self._is_under_way(name, target)}
         await self._run_stored(
@@ -180,7 +182,7 @@ class Reassignments(Handlers):
             self.cluster.table.names(row_numbers[reassignment.is_complete(self.cluster.table.rows(row_numbers))])
         )
 
-    async def on_leadership_written(self, event: LeadershipWritten) -> None:
+    async def on_partition_reassignment_isr_change(self, event: PartitionReassignmentIsrChange) -> None:
         row = self.cluster.table.row(event.partition)
         if row == NO_ROW:
             return
@@ -198,7 +200,7 @@ class Reassignments(Handlers):
             # topic's assignment is stored once.
             await self.check_complete(self._running())
 
-    async def on_strays_proposed(self, event: StraysProposed) -> None:
+    async def on_stray_proposal(self, event: StrayProposal) -> None:
         """Have unassigned replicas stopped that a leader proposes, and the leader receive its replicas.
 
         The new leader epoch rejects the leader's later proposals, so this happens once. Where no assigned replica is in
@@ -220,7 +222,7 @@ class Reassignments(Handlers):
         if strays.any():
             log.warning("%s has replicas on %s that are not assigned; they are stopped", name, list(event.brokers))
             self._take_up(row_numbers, strays)
-            self.context.enqueue(LeadershipWritten(name))
+            self.context.enqueue(PartitionReassignmentIsrChange(name))
 
     def _running(self) -> RowNumbers:
         """Returns the rows that are being reassigned now, without topics with a started deletion.

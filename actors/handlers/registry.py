@@ -78,7 +78,7 @@ class AllHandlers:
         )
         topics = TopicEvents(context, unclean, deletion, self.hosting, leases=leases, ownership=ownership)
         growth = Growth(context, topics)
-        topics.grow = growth.on_partitions_requested
+        topics.grow = growth.on_add_partitions
         elections = Elections(context, unclean)
         shutdowns = Shutdowns(
             context,

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.decide.messages.events import Event, ReplicasServe
+from kactl.decide.messages.events import Event, ReplicaRecovery
 from kactl.decide.state.rows import RowNumbers, common
 from kactl.model import ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
@@ -113,15 +113,15 @@ class ServingReplicas(Handlers):
         self._reassignments = reassignments
         self._timers = timers
         # Replicas without an error in their last response, by registration, until they are started again.
-        self._answered: dict[ReplicasServe, dict[TopicPartition, None]] = {}
+        self._answered: dict[ReplicaRecovery, dict[TopicPartition, None]] = {}
         self._registrations: dict[int, _Registration] = {}  # by broker, the last one
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {ReplicasServe: self.on_replicas_serve}
+        return {ReplicaRecovery: self.on_replica_recovery}
 
     def answered(self, broker: int, serving: RowNumbers, failed: RowNumbers) -> None:
         """Queue the start of replicas that count as failed and answered without an error; forget those that failed."""
-        event = ReplicasServe(broker, self.cluster.brokers[broker].epoch)
+        event = ReplicaRecovery(broker, self.cluster.brokers[broker].epoch)
         names = self._answered.setdefault(event, {})
         fresh = self._startable(event, self.cluster.table.names(serving))
         names |= fresh
@@ -132,7 +132,7 @@ class ServingReplicas(Handlers):
         elif fresh:
             self._queue(event)
 
-    async def on_replicas_serve(self, event: ReplicasServe) -> None:
+    async def on_replica_recovery(self, event: ReplicaRecovery) -> None:
         registered = self.cluster.brokers.get(event.broker)
         if registered is None or registered.epoch != event.broker_epoch:
             self._answered.pop(event, None)
@@ -155,7 +155,7 @@ class ServingReplicas(Handlers):
             self._answered[event] = left
             self._queue(event)
 
-    def _startable(self, event: ReplicasServe, names: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
+    def _startable(self, event: ReplicaRecovery, names: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
         """Returns the names without those of replicas that have reported that they cannot serve."""
         starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
         result: dict[TopicPartition, None] = {}
@@ -172,7 +172,7 @@ class ServingReplicas(Handlers):
         report = self.cluster.replica_report(name, broker)
         return report is not None and report.status.is_failure
 
-    def _queue(self, event: ReplicasServe) -> None:
+    def _queue(self, event: ReplicaRecovery) -> None:
         """Queue the event for the time of the first start that is due."""
         starts, now_ms = self._starts_of(event), self.clock.monotonic_ms()
         delay_ms = min(starts[name].next_ms - now_ms if name in starts else 0.0 for name in self._answered[event])
@@ -187,7 +187,7 @@ class ServingReplicas(Handlers):
             known = self._registrations[broker] = _Registration(broker_epoch)
         return known
 
-    def _starts_of(self, event: ReplicasServe) -> dict[TopicPartition, _Starts]:
+    def _starts_of(self, event: ReplicaRecovery) -> dict[TopicPartition, _Starts]:
         return self._registration(event.broker, event.broker_epoch).starts
 
     async def serve(self, broker: int, row_numbers: RowNumbers) -> None:

@@ -24,9 +24,9 @@ from kactl.actors.machines.messages import Move
 from kactl.decide.machines import draining
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_led_by
-from kactl.decide.messages.admin import UndrainRequested
-from kactl.decide.messages.broker import ControlledShutdownRequested
-from kactl.decide.messages.events import DrainAdvanced, DrainOverdue, Event, ShutdownOverdue
+from kactl.decide.messages.admin import UndrainBroker
+from kactl.decide.messages.broker import ControlledShutdown
+from kactl.decide.messages.events import ControlledShutdownTimeout, DrainProgress, DrainTimeout, Event
 from kactl.decide.state.rows import RowNumbers, common, holds, some
 from kactl.model import NO_EPOCH, Broker, Drain, PartitionState, ReplicaState, TopicPartition
 from kactl.model.errors import BrokerNotAvailable, StaleBrokerEpoch
@@ -87,14 +87,14 @@ class Shutdowns(Handlers):
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            ControlledShutdownRequested: self.on_controlled_shutdown_requested,
-            DrainAdvanced: self.on_drain_advanced,
-            DrainOverdue: self.on_drain_overdue,
-            ShutdownOverdue: self.on_shutdown_overdue,
-            UndrainRequested: self.on_undrain_requested,
+            ControlledShutdown: self.on_controlled_shutdown,
+            DrainProgress: self.on_drain_progress,
+            DrainTimeout: self.on_drain_timeout,
+            ControlledShutdownTimeout: self.on_controlled_shutdown_timeout,
+            UndrainBroker: self.on_undrain_broker,
         }
 
-    async def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[TopicPartition]:
+    async def on_controlled_shutdown(self, event: ControlledShutdown) -> list[TopicPartition]:
         drained = event.broker_epoch == NO_EPOCH
         self.check_until(event.until_ms)
         if drained and event.broker not in self.cluster.brokers and event.broker in self.cluster.maintenance.drains:
@@ -131,7 +131,7 @@ class Shutdowns(Handlers):
         stays = self.cluster.brokers.keys() - self.cluster.shutting_down
         return {name for name in handed if leaders[table.row(name)] in stays}
 
-    async def on_drain_advanced(self, event: DrainAdvanced) -> None:
+    async def on_drain_progress(self, event: DrainProgress) -> None:
         """Continue a drain: hand over the partitions that another replica can lead now, and leave the other ISRs."""
         if event.broker not in self.cluster.drained or event.broker not in self.cluster.brokers:
             return
@@ -145,7 +145,7 @@ class Shutdowns(Handlers):
     async def _hand_over(self, broker: int, led: RowNumbers) -> None:
         await self.move_many(Move(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN, wanted=is_led_by(broker)))
 
-    def _registered(self, event: ControlledShutdownRequested) -> Broker:
+    def _registered(self, event: ControlledShutdown) -> Broker:
         """Returns the broker's registration. A higher epoch than the known one is a registration not yet processed."""
         broker = self.cluster.brokers.get(event.broker)
         if broker is None:
@@ -154,7 +154,7 @@ class Shutdowns(Handlers):
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, broker.epoch)
         return broker
 
-    def _drain(self, event: ControlledShutdownRequested, broker: Broker | None) -> Drain:
+    def _drain(self, event: ControlledShutdown, broker: Broker | None) -> Drain:
         registered = NO_REGISTRATION if broker is None else broker.epoch
         epoch = registered if event.until_restart else NO_EPOCH
         return Drain(self.clock.now_ms(), event.until_ms, event.by, event.reason, epoch)
@@ -162,7 +162,7 @@ class Shutdowns(Handlers):
     def _mark(self, broker: Broker) -> None:
         """Mark a broker as not live at its own request. One that is drained as well stays so until it is undrained."""
         marked = broker.id in self.cluster.shutting_down
-        self._timers.set(ShutdownOverdue(broker.id, broker.epoch), self.settings.shutdown_limit_ms)
+        self._timers.set(ControlledShutdownTimeout(broker.id, broker.epoch), self.settings.shutdown_limit_ms)
         self.cluster.mark_shutting_down(broker.id)
         if not marked:
             self.history.add(self.broker_event(DRAINING, broker.id))
@@ -189,7 +189,7 @@ class Shutdowns(Handlers):
 
     # -- brokers that stay ---------------------------------------------------------------------------------------------
 
-    async def on_shutdown_overdue(self, event: ShutdownOverdue) -> None:
+    async def on_controlled_shutdown_timeout(self, event: ControlledShutdownTimeout) -> None:
         """Make a broker live again that requested a shutdown and did not stop; nothing else would.
 
         One that an operator drained as well is drained as before its request.
@@ -202,7 +202,7 @@ class Shutdowns(Handlers):
             # A drain does not go on while the broker's own request is pending, and replicas may have come in sync, or
             # were started.
             self._stop(event.broker, self._hosted(event.broker)[1])
-            self.context.enqueue(DrainAdvanced(event.broker))
+            self.context.enqueue(DrainProgress(event.broker))
             await self._deletion.resume_on(frozenset({event.broker}))
             return
         try:
@@ -215,7 +215,7 @@ class Shutdowns(Handlers):
             event.broker, self.settings.shutdown_limit_ms,
         )  # fmt: skip
 
-    async def on_undrain_requested(self, event: UndrainRequested) -> bool:
+    async def on_undrain_broker(self, event: UndrainBroker) -> bool:
         broker, drains = self.cluster.brokers.get(event.broker), self.cluster.maintenance.drains
         if broker is None and event.broker not in drains:
             raise BrokerNotAvailable(event.broker)
@@ -224,10 +224,10 @@ class Shutdowns(Handlers):
         if not event.dry_run:
             await self._undrain(event.broker, f"undone by {event.by}" if event.by else "undone")
             if broker is not None:
-                self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
+                self._timers.cancel(ControlledShutdownTimeout(broker.id, broker.epoch))
         return True
 
-    async def on_drain_overdue(self, event: DrainOverdue) -> None:
+    async def on_drain_timeout(self, event: DrainTimeout) -> None:
         """End a drain whose time limit has passed, also that of a broker that is not registered."""
         drain = self.cluster.maintenance.drains.get(event.broker)
         if drain is None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.decide.machines import partition
-from kactl.decide.messages.events import Event, StandbyDue, TopicsChanged
+from kactl.decide.messages.events import Event, StandbyUpdate, TopicChange
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.records import Assignments
 from kactl.decide.state.rows import RowNumbers
@@ -179,7 +179,7 @@ class Standby(Handlers):
         self._surroundings: tuple[float, Membership, list[str]] | None = None
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {StandbyDue: self.on_standby_due}
+        return {StandbyUpdate: self.on_standby_update}
 
     @property
     def copied(self) -> int:
@@ -203,16 +203,16 @@ class Standby(Handlers):
 
     def begin(self) -> None:
         """Start to follow the store, unless this instance does already."""
-        if self.settings.standby_interval_ms > 0 and not self._timers.is_set(StandbyDue()):
+        if self.settings.standby_interval_ms > 0 and not self._timers.is_set(StandbyUpdate()):
             self._current_ms = self.clock.monotonic_ms()
-            self._timers.set(StandbyDue(), self.settings.standby_interval_ms)
+            self._timers.set(StandbyUpdate(), self.settings.standby_interval_ms)
 
     def forget(self) -> None:
         """Drop the copy."""
         self._copy = None
-        self._timers.cancel(StandbyDue())
+        self._timers.cancel(StandbyUpdate())
 
-    async def on_standby_due(self, event: StandbyDue) -> None:
+    async def on_standby_update(self, event: StandbyUpdate) -> None:
         if self.epoch:
             return  # this instance is the controller now
         try:
@@ -224,7 +224,7 @@ class Standby(Handlers):
                 await self._follow(self._copy)
         except Exception as failed:
             self.forget()
-            self._timers.set(StandbyDue(), BEGIN_AGAIN_MS)
+            self._timers.set(StandbyUpdate(), BEGIN_AGAIN_MS)
             if not isinstance(failed, StoreError):
                 raise
             text = "the standby's copy of the cluster is dropped and read again later: %s"
@@ -237,7 +237,7 @@ class Standby(Handlers):
             copy.current_ms = copy.asked_ms
             self._current_ms = self.clock.monotonic_ms()
         # Queued behind other events even with a delay of 0.
-        self._timers.set(StandbyDue(), 0 if behind else self.settings.standby_interval_ms)
+        self._timers.set(StandbyUpdate(), 0 if behind else self.settings.standby_interval_ms)
 
     async def _make(self) -> Copy:
         # The position first: changes during the read are then reported by the next one.
@@ -273,7 +273,7 @@ class Standby(Handlers):
 
     def notified(self, event: Event) -> None:
         """Handle an event that only a controller handles."""
-        if isinstance(event, TopicsChanged):
+        if isinstance(event, TopicChange):
             self._listed = False
 
     async def view(self) -> View | None:
@@ -326,7 +326,7 @@ class Standby(Handlers):
             StoreError: the store session, and so the controllership, has ended.
         """
         copy, self._copy = self._copy, None
-        self._timers.cancel(StandbyDue())
+        self._timers.cancel(StandbyUpdate())
         if copy is not None:
             try:
                 changes = await self.store.changes(copy.position, last=True)

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.decide.messages.events import Event, TopicIdsDue
+from kactl.decide.messages.events import Event, TopicIdCopy
 from kactl.decide.state.table import Topic
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.model.errors import BadRequest, NotFound, Remedy, StoreError
@@ -35,7 +35,7 @@ class TopicIds(Handlers):
     """Gives topics their ids, and restores lost ones."""
 
     def handlers(self) -> dict[type[Event], Handler]:
-        return {TopicIdsDue: self.on_topic_ids_due}
+        return {TopicIdCopy: self.on_topic_id_copy}
 
     async def complete(self, loaded: Assignments) -> Assignments:
         """Write the ids of topics that were read without one. Returns the assignments, without topics that are gone."""
@@ -100,7 +100,7 @@ class TopicIds(Handlers):
                 given[name] = ref.id
         return given, gone
 
-    async def on_topic_ids_due(self, event: TopicIdsDue) -> None:
+    async def on_topic_id_copy(self, event: TopicIdCopy) -> None:
         """Copy the ids of topics that were created by another controller, or before there were copies."""
         if not self.settings.level.topic_ids:
             return

@@ -15,8 +15,13 @@ from kactl.actors.machines.unclean import Unclean
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.placement import check_creation, usable_brokers
 from kactl.decide.machines.topic_progress import Delivery, leader_epochs, missing_brokers, progress_of
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicEnsureRequested, TopicProgress
-from kactl.decide.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
+from kactl.decide.messages.admin import AddPartitions, CreateTopic, EnsureTopic, TopicProgress
+from kactl.decide.messages.events import (
+    Event,
+    TopicChange,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
+)
 from kactl.decide.messages.log import TopicEvent
 from kactl.decide.state.cluster import AwaitedTopic
 from kactl.decide.state.rows import RowNumbers, common, some
@@ -80,20 +85,20 @@ class TopicEvents(Handlers):
         self.hosting = hosting
         self.ids = TopicIds(context)
         self._ownership = ownership
-        self.grow: Callable[[PartitionsRequested], Awaitable[None]]  # set by the registry
+        self.grow: Callable[[AddPartitions], Awaitable[None]]  # set by the registry
         self._shrunk: set[tuple[TopicRef, int]] = set()  # ownership topics with a warning, and the requested number
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
-            TopicsChanged: self.on_topics_changed,
-            TopicConfigChanged: self.on_topic_config_changed,
-            DefaultConfigChanged: self.on_default_config_changed,
-            TopicCreationRequested: self.on_topic_creation_requested,
-            TopicEnsureRequested: self.on_topic_ensure_requested,
+            TopicChange: self.on_topic_change,
+            TopicUncleanLeaderElectionEnable: self.on_topic_unclean_leader_election_enable,
+            UncleanLeaderElectionEnable: self.on_unclean_leader_election_enable,
+            CreateTopic: self.on_create_topic,
+            EnsureTopic: self.on_ensure_topic,
             **self.ids.handlers(),
         }
 
-    async def on_topics_changed(self, event: TopicsChanged) -> None:
+    async def on_topic_change(self, event: TopicChange) -> None:
         await self.follow(frozenset())
 
     async def follow(self, deleted: Collection[str]) -> None:
@@ -193,7 +198,7 @@ class TopicEvents(Handlers):
         self.cluster.reassigning |= {name for name, _ in reassigned(loaded)}
         return loaded
 
-    async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
+    async def on_topic_unclean_leader_election_enable(self, event: TopicUncleanLeaderElectionEnable) -> None:
         topic = self.cluster.table.topic(event.topic)
         found = (await self.store.topic_configs([event.topic])).get(event.topic)
         self._leases.topic_configured(event.topic, found)
@@ -209,7 +214,7 @@ class TopicEvents(Handlers):
         )
         await self.move(Move(row_numbers, ONLINE, Election.OFFLINE))
 
-    async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
+    async def on_unclean_leader_election_enable(self, event: UncleanLeaderElectionEnable) -> None:
         before = self._unclean.default
         await self.read_default_config()
         if self._unclean.default and not before:
@@ -223,7 +228,7 @@ class TopicEvents(Handlers):
         if after != before:
             log.info("unclean elections are now %s by default", "allowed" if after else "forbidden")
 
-    async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
+    async def on_create_topic(self, event: CreateTopic) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster, self.settings)
         if self.settings.level.topic_ids:
             topic_id = self.context.new_topic_id()
@@ -234,7 +239,7 @@ class TopicEvents(Handlers):
             self.context.requests.written("creation", topic.name, self.history.current)
         return topic
 
-    async def on_topic_ensure_requested(self, event: TopicEnsureRequested) -> TopicProgress:
+    async def on_ensure_topic(self, event: EnsureTopic) -> TopicProgress:
         name, created, awaited = event.topic, False, self._awaited()
         known = self.cluster.table.topic(name)
         if name in self.cluster.topics_to_delete:
@@ -261,11 +266,9 @@ class TopicEvents(Handlers):
             factor = event.replication_factor
             if event.assignment is None and factor is None and event.kind != "ownership":
                 factor = max(1, min(REPLICAS_DEFAULT, len(usable_brokers(self.cluster))))
-            creation = TopicCreationRequested(
-                name, event.partitions, factor, event.assignment, event.config, kind=event.kind
-            )
+            creation = CreateTopic(name, event.partitions, factor, event.assignment, event.config, kind=event.kind)
             try:
-                await self.on_topic_creation_requested(creation)
+                await self.on_create_topic(creation)
                 created = True
             except TopicBeingDeleted:
                 raise
@@ -301,7 +304,7 @@ class TopicEvents(Handlers):
             )  # fmt: skip
         if count <= present or len((await self.store.assignments([topic.name])).partition) >= count:
             return
-        await self.grow(PartitionsRequested(topic.name, count))
+        await self.grow(AddPartitions(topic.name, count))
 
     def _awaited(self) -> dict[str, AwaitedTopic]:
         """Returns the topics that remote callers wait for, without those whose callers are gone."""

@@ -172,7 +172,8 @@ class StaleEpoch(BadRequest):
 
     def __init__(self, field: str, *, expected: int, present: int) -> None:
         super().__init__(
-            field, f"{expected} is not the present controller epoch, which is {present}; look again, then decide anew"
+            field,
+            f"{expected} is not the present controller epoch, which is {present}: read it again, and retry",
         )
         self.expected = expected
         self.present = present
@@ -385,7 +386,7 @@ class NotController(KactlError):
     http_status = 503
 
     def __init__(self, active_id: int | None = None, address: str = "") -> None:
-        who = "nobody that we know of" if active_id is None else f"{active_id}"
+        who = "unknown" if active_id is None else f"{active_id}"
         super().__init__(f"this instance is not the controller; the controller is {who}")
         self.active_id = active_id
         self.address = address

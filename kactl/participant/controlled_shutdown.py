@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.runtime.clock import Clock
@@ -67,7 +67,7 @@ async def controlled_shutdown(
         if registered == NO_EPOCH:
             return False
         try:
-            remaining = await controller.ask(ControlledShutdownRequested(broker, registered))
+            remaining = await controller.ask(ControlledShutdown(broker, registered))
         except KactlError as rejected:
             log.info("the controller did not move the leaderships of broker %d: %s", broker, rejected)
             continue

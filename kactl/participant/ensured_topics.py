@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.admin import ControllerRequest, EnsureTopic, TopicProgress
 from kactl.decide.messages.topic_requests import WaitFor, ensure_request
 from kactl.model import TopicKind
 from kactl.model.errors import ActionTimedOut, ControllerUnreachable, NotController
@@ -56,7 +56,7 @@ class TopicRequests:
 
 
 async def ensured(
-    ask: Callable[[ControllerRequest], Awaitable[Any]], request: TopicEnsureRequested, clock: Clock, timeout_ms: float
+    ask: Callable[[ControllerRequest], Awaitable[Any]], request: EnsureTopic, clock: Clock, timeout_ms: float
 ) -> bool:
     """Repeat a request until the topic is as far as requested. Returns whether it has created the topic.
 

@@ -10,7 +10,7 @@ Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode
 from kactl.runtime.logs import logger
@@ -107,7 +107,7 @@ class IsrProposer:
         self._unresolved.update(name for name, _ in updates)
         by_id = all(proposal.topic.id != ZERO_ID for proposal in proposals)
         results: list[IsrResult] = await self._controller.ask(
-            AlterPartitionRequested(self._broker, self._epoch(), proposals, _BY_ID if by_id else _BY_NAME)
+            AlterPartitionReceived(self._broker, self._epoch(), proposals, _BY_ID if by_id else _BY_NAME)
         )
         await self._pause.wait_open()
         rejected: list[IsrUpdate] = []

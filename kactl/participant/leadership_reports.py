@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.leases import LeaderEpochs, ReportLeaderships
 from kactl.decide.state.rows import Ints
 from kactl.model import NO_EPOCH, TopicPartition, TopicRef
 from kactl.model.errors import KactlError
@@ -28,7 +28,7 @@ REPEAT_MS: Final = 500.0
 
 
 class LeadershipReporter:
-    """Sends LeadershipsReported.
+    """Sends ReportLeaderships.
 
     Args:
         epoch: returns the broker epoch.
@@ -103,7 +103,7 @@ class LeadershipReporter:
     async def _send(self, ended: list[tuple[Names, Ints]], *, leaving: bool = False) -> None:
         self._number += 1
         await self._controller.ask(
-            LeadershipsReported(
+            ReportLeaderships(
                 self._broker,
                 self._epoch(),
                 self._number,

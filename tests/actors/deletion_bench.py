@@ -23,7 +23,7 @@ from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.config.controller_settings import ControllerSettings
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplicaResponse
-from kactl.decide.messages.events import Event, ReplicasDeleted
+from kactl.decide.messages.events import Event, TopicDeletionStopReplicaResponseReceived
 from kactl.decide.outbound.batch import RequestBatch
 from kactl.decide.state.rows import RowNumbers
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
@@ -145,7 +145,8 @@ class DeletionBench:
         if epoch is None:
             epoch = self.cluster.brokers[broker].epoch
         response = StopReplicaResponse(error, partition_errors(errors))
-        await self.events.on_replicas_deleted(ReplicasDeleted(broker, epoch, response))
+        event = TopicDeletionStopReplicaResponseReceived(broker, epoch, response)
+        await self.events.on_topic_deletion_stop_replica_response_received(event)
 
     def forget(self) -> None:
         """Clear the records."""

@@ -11,7 +11,7 @@ import msgspec
 
 from kactl.actors.system import Controller
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode
 from kactl.stores.base import Names
@@ -110,7 +110,7 @@ async def propose(
         for each in proposals
     ]
     epoch = epoch_of(made, broker) if broker_epoch is None else broker_epoch
-    answer: list[IsrResult] = await send_request(made, AlterPartitionRequested(broker, epoch, tuple(named), version))
+    answer: list[IsrResult] = await send_request(made, AlterPartitionReceived(broker, epoch, tuple(named), version))
     return answer
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.admin import ResignRequested
-from kactl.decide.messages.broker import AlterPartitionRequested
+from kactl.decide.messages.admin import ResignController
+from kactl.decide.messages.broker import AlterPartitionReceived
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.decide.messages.events import LeadershipWritten
+from kactl.decide.messages.events import PartitionReassignmentIsrChange
 from kactl.decide.messages.log import ReplicaEvent
 from kactl.model import Assignment, Fence, Leadership, ReplicaState, TopicPartition, TopicRef
 from kactl.model.errors import (
@@ -450,7 +450,7 @@ async def test_leader_gets_its_response_before_a_reassignment_completes() -> Non
         assert found is not None
         asked = proposal((1, 2, 3), version=state.partition_epoch, leader_epoch=state.leader_epoch)
 
-        (result,) = await found(AlterPartitionRequested(1, epoch_of(made, 1), (asked,)))
+        (result,) = await found(AlterPartitionReceived(1, epoch_of(made, 1), (asked,)))
         held = dict((await made.store.assignments(["t"])).items())
         assert (result.error, held[T0]) == (ErrorCode.NONE, moving)  # response sent, no other effect yet
         await settle()
@@ -477,7 +477,7 @@ async def test_only_accepted_proposals_check_reassignments() -> None:
         same = proposal((1, 2), version=state.partition_epoch - 1, leader_epoch=state.leader_epoch)
         await propose(made, stale, same)
 
-        assert looked_at == [LeadershipWritten(T0)]  # an unchanged ISR counts too, a rejected one does not
+        assert looked_at == [PartitionReassignmentIsrChange(T0)]  # an unchanged ISR counts too, a rejected one does not
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -624,10 +624,10 @@ async def test_queued_proposal_is_answered_when_the_controller_resigns() -> None
     async with led_partition() as made:
         found = made.controller.hub.controller(CONTROLLER)
         assert found is not None
-        asked = AlterPartitionRequested(1, epoch_of(made, 1), (proposal((1,)),))
-        made.controller.loop.inbox.put(ResignRequested(stop=True))
+        asked = AlterPartitionReceived(1, epoch_of(made, 1), (proposal((1,)),))
+        made.controller.loop.inbox.put(ResignController(stop=True))
 
         with pytest.raises(NotController):
             await found(asked)
 
-        assert await send_request(made, ResignRequested()) is None
+        assert await send_request(made, ResignController()) is None

@@ -6,7 +6,7 @@ import pytest
 
 from kactl.actors.handlers import balance as balancing
 from kactl.decide.messages.admin import ElectionKind
-from kactl.decide.messages.events import BalanceDue
+from kactl.decide.messages.events import AutoPreferredReplicaLeaderElection
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, open_standby, world
@@ -53,7 +53,7 @@ def informed_topics(w: World) -> set[str]:
 
 async def run_balance_check(w: World) -> None:
     """Run a check now."""
-    w.controller.loop.inbox.put(BalanceDue())
+    w.controller.loop.inbox.put(AutoPreferredReplicaLeaderElection())
     await settle()
 
 
@@ -255,7 +255,7 @@ async def test_failed_check_does_not_prevent_the_next(caplog: pytest.LogCaptureF
         w.script("commit", failing, failing, after(note))
         await w.wait(FIRST_MS + 2_000)
 
-        assert "BalanceDue was abandoned" in caplog.text
+        assert "AutoPreferredReplicaLeaderElection was abandoned" in caplog.text
         assert tried == [5_000, 6_000, 7_000]
         assert leaders_of(w, "t") == [1]
 
@@ -269,7 +269,7 @@ async def test_standby_runs_no_checks() -> None:
             await settle()
             sleepers = w.clock.sleepers
 
-            second.loop.inbox.put(BalanceDue())
+            second.loop.inbox.put(AutoPreferredReplicaLeaderElection())
             await settle()
 
             assert w.clock.sleepers == sleepers
@@ -294,7 +294,7 @@ async def test_fenced_controller_resigns_at_its_check() -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await create_imbalanced(w, "t", partitions=1, moved=1)
         # Both at once, so that the check detects the fence first.
-        w.controller.loop.inbox.put(BalanceDue())
+        w.controller.loop.inbox.put(AutoPreferredReplicaLeaderElection())
         await w.store.contest(200, take_over=True)
         await settle()
         w.brokers.forget()

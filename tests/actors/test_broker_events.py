@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.handlers.broker_responses import BrokerAnswers
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
-from kactl.decide.messages.events import BrokerModified, BrokersChanged
+from kactl.decide.messages.events import BrokerChange, BrokerModifications
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.model.errors import ErrorCode, StoreUnavailable
@@ -80,7 +80,7 @@ async def test_reading_unchanged_registrations_has_no_effect() -> None:
         w.brokers.forget()
         before = w.controller.history.seq
 
-        w.controller.loop.inbox.put_once(BrokersChanged())
+        w.controller.loop.inbox.put_once(BrokerChange())
         await settle()
 
         assert w.brokers.sent == []
@@ -152,7 +152,7 @@ async def change_endpoint(w: World, broker: int, *, host: str, rack: str | None 
     held, session = w.store.state.brokers[broker]
     changed = msgspec.structs.replace(held, endpoints=(Endpoint("I", f"{host}{broker}", 9092),), rack=rack)
     w.store.state.brokers[broker] = (changed, session)
-    w.controller.loop.inbox.put_once(BrokerModified(broker))
+    w.controller.loop.inbox.put_once(BrokerModifications(broker))
     await settle()
 
 

@@ -24,7 +24,7 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
-from kactl.decide.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.decide.messages.events import BrokerLag, Event, LeaderAndIsrResponseReceived, UpdateMetadataResponseReceived
 from kactl.decide.outbound.batch import Addressed
 from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.model.errors import BrokerUnreachable
@@ -249,7 +249,7 @@ async def test_responses_except_to_stop_replica_become_events(rig: ChannelRig) -
     await settle()
 
     assert rig.numbers(1) == [1, 2, 3]
-    assert [type(event) for event in rig.events] == [LeaderAndIsrAnswered, UpdateMetadataAnswered]
+    assert [type(event) for event in rig.events] == [LeaderAndIsrResponseReceived, UpdateMetadataResponseReceived]
 
 
 async def test_response_is_kept_while_the_inbox_is_full(rig: ChannelRig) -> None:
@@ -272,7 +272,7 @@ async def test_queue_over_its_limit_is_dropped_and_reported(rig: ChannelRig, mon
     rig.channels.send(Addressed(1, metadata_request(number)) for number in range(4))
     await settle()
 
-    assert BrokerLagged(1) in rig.events
+    assert BrokerLag(1) in rig.events
     assert len(rig.channels[1]) == 0
 
 
@@ -308,7 +308,7 @@ async def test_channel_that_fails_by_a_bug_is_replaced_and_reported(
     rig.channels.send([Addressed(1, metadata_request(2))])
     await settle()
 
-    assert rig.events[0] == BrokerLagged(1)
+    assert rig.events[0] == BrokerLag(1)
     assert rig.numbers(1) == []  # a request that can never be sent must not cause a busy loop
 
     await rig.clock.advance(RENEWAL_PAUSE_MS)
@@ -334,7 +334,7 @@ async def test_requests_wait_for_the_send_gate_in_order(rig: ChannelRig) -> None
     await settle()
     attempts = rig.wire.attempts
 
-    rig.channels.gate.shut("a test says so")
+    rig.channels.gate.pause("a test says so")
     rig.channels.send([Addressed(1, metadata_request(1)), Addressed(1, metadata_request(2))])
     await rig.clock.advance(RETRY_BACKOFF_MS * 5)
 
@@ -348,7 +348,7 @@ async def test_requests_wait_for_the_send_gate_in_order(rig: ChannelRig) -> None
 
 
 async def test_requests_behind_the_gate_are_dropped_with_their_channel(rig: ChannelRig) -> None:
-    rig.channels.gate.shut("a test says so")
+    rig.channels.gate.pause("a test says so")
     rig.channels.send([Addressed(1, metadata_request(1))])
     await settle()
 
@@ -456,7 +456,7 @@ async def test_queue_is_merged_before_it_grows_large(rig: ChannelRig) -> None:
         longest = max(longest, len(rig.channels[1]))
 
     assert longest <= COALESCE_COUNT
-    assert not any(isinstance(event, BrokerLagged) for event in rig.events)
+    assert not any(isinstance(event, BrokerLag) for event in rig.events)
 
 
 async def test_merge_uses_the_live_brokers_of_the_last_update(rig: ChannelRig) -> None:
@@ -548,7 +548,7 @@ async def test_broker_whose_queue_was_dropped_is_behind_until_it_has_everything(
         rig.channels.send([Addressed(1, metadata_request(number))])
         await settle()
     delivery = rig.channels.delivery(rig.channels.queued)
-    assert rig.events == [BrokerLagged(1)]
+    assert rig.events == [BrokerLag(1)]
     assert delivery.behind(False) == [1]
     rig.wire.hanging.clear()
     rig.channels.resume(1)

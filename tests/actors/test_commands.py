@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kactl.actors.actor import ActorStopped
-from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignController
 from kactl.model.errors import BadRequest, BrokerNotAvailable, NotController
 from tests.support.clocks import settle
 from tests.support.controller_harness import open_standby, world
@@ -72,4 +72,4 @@ async def test_stopped_instance_rejects_requests() -> None:
             pass
 
         with pytest.raises(ActorStopped):
-            await other.ask(ResignRequested())
+            await other.ask(ResignController())

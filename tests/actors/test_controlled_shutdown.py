@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.decide.messages.broker import AlterPartitionReceived, ControlledShutdown, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.model.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
@@ -240,7 +240,7 @@ async def test_inactive_controller_returns_not_controller() -> None:
         async with second:
             await settle()
             with pytest.raises(NotController) as refused:
-                await second.ask(ControlledShutdownRequested(2, 1))
+                await second.ask(ControlledShutdown(2, 1))
 
         assert refused.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
         assert refused.value.active_id == 100
@@ -254,7 +254,7 @@ async def test_queued_request_fails_with_controller_moved_at_session_end() -> No
 
         async def ask() -> None:
             with pytest.raises(NotController) as moved:
-                await w.controller.ask(ControlledShutdownRequested(2, w.epoch(2)))
+                await w.controller.ask(ControlledShutdown(2, w.epoch(2)))
             refused.append(moved.value.code)
 
         gate = anyio.Event()
@@ -355,7 +355,7 @@ async def test_isr_proposal_with_a_broker_in_shutdown_is_rejected() -> None:
         assert (known.leader, known.isr) == (1, (1,))
 
         proposal = IsrProposal(topic, 0, known.leader_epoch, (1, 2), known.partition_epoch)
-        results = await w.controller.ask(AlterPartitionRequested(1, w.epoch(1), (proposal,), version=3))
+        results = await w.controller.ask(AlterPartitionReceived(1, w.epoch(1), (proposal,), version=3))
 
         assert [each.error for each in results] == [ErrorCode.INELIGIBLE_REPLICA]
         assert await w.stored("t-0") == (1, 1, (1,))

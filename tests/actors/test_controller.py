@@ -7,7 +7,7 @@ import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.decide.messages.control import StopReplica, UpdateMetadata
-from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.events import BrokerChange
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
 from kactl.model.errors import TopicExists
@@ -228,7 +228,7 @@ async def test_second_reading_of_the_same_brokers_has_no_effect() -> None:
         await w.create("orders", [[1, 2]])
         w.brokers.forget()
 
-        await w.controller.loop.receive(BrokersChanged())
+        await w.controller.loop.receive(BrokerChange())
         await settle()
 
         assert w.brokers.sent == []

@@ -22,12 +22,12 @@ from kactl.decide.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.decide.messages.events import (
-    BrokersChanged,
-    ControllerChanged,
-    IsrNotified,
-    LeaderAndIsrAnswered,
-    Started,
-    UpdateMetadataAnswered,
+    BrokerChange,
+    ControllerChange,
+    IsrChangeNotification,
+    LeaderAndIsrResponseReceived,
+    Startup,
+    UpdateMetadataResponseReceived,
 )
 from kactl.model import ZERO_ID, Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
@@ -146,7 +146,7 @@ async def test_election_with_a_lost_response_ignores_stale_notifications() -> No
         w.controller.loop.controllership.active_id = None
         w.controller.loop.controllership.resign("for a test")
         await w.store.resign(Fence(epoch=1, version=1))
-        w.controller.loop.clear_and_put(ControllerChanged())
+        w.controller.loop.clear_and_put(ControllerChange())
         fail_calls(w, "contest", AWAY, done=True)
         await w.clock.advance(60_000)
 
@@ -187,7 +187,7 @@ async def test_failed_read_of_the_controller_is_repeated_later() -> None:
         await w.store.contest(200, take_over=True)
         fail_calls(w, "controller", AWAY)
 
-        await w.controller.loop.receive(IsrNotified())
+        await w.controller.loop.receive(IsrChangeNotification())
         await w.clock.advance(60_000)
 
         assert not w.controller.is_active
@@ -204,7 +204,7 @@ async def test_only_the_first_contest_deposes_another_controller() -> None:
             await settle()
             assert w.controller.is_active
 
-            second._put(Started())
+            second._put(Startup())
             await settle()
 
             assert w.controller.is_active
@@ -298,7 +298,7 @@ async def test_session_can_end_while_the_controller_stops() -> None:
 async def test_full_inbox_keeps_one_time_store_events() -> None:
     async with world(1) as w:
         inbox = w.controller.loop.inbox
-        noise = UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0))
+        noise = UpdateMetadataResponseReceived(1, 1, UpdateMetadataResponse(0))
         for _ in range(INBOX_LIMIT):
             inbox.put(noise)
 
@@ -314,7 +314,7 @@ async def test_controller_stops_with_a_full_inbox() -> None:
         async with second:
             await settle()
             for _ in range(INBOX_LIMIT):
-                second.loop.inbox.put(UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)))
+                second.loop.inbox.put(UpdateMetadataResponseReceived(1, 1, UpdateMetadataResponse(0)))
 
 
 async def test_repeatedly_failing_event_is_queued_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -322,7 +322,7 @@ async def test_repeatedly_failing_event_is_queued_once(caplog: pytest.LogCapture
     async with world(1) as w:
         fail_calls(w, "brokers", ZeroDivisionError("a bug"), 1_000)
         for _ in range(50):
-            await w.controller.loop.receive(BrokersChanged())
+            await w.controller.loop.receive(BrokerChange())
 
         assert len(w.controller.loop._later) == 1
 
@@ -460,7 +460,7 @@ async def test_directory_errors_of_an_earlier_registration_are_ignored() -> None
         )  # fmt: skip
 
         # The response was queued behind the change of the registration.
-        await w.controller.loop.receive(LeaderAndIsrAnswered(1, epoch, LeaderAndIsrResponse(0, failed)))
+        await w.controller.loop.receive(LeaderAndIsrResponseReceived(1, epoch, LeaderAndIsrResponse(0, failed)))
         await settle()
 
         assert await w.stored("orders-0") == stored

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
-from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.events import BrokerChange
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.model.errors import ControllerMoved, NotController, StoreUnavailable
@@ -85,7 +85,7 @@ async def test_session_end_drops_queued_events_and_contests_again() -> None:
                 outcomes.append("not controller")
 
         async with anyio.create_task_group() as tasks:
-            w.controller.loop.inbox.put(BrokersChanged())
+            w.controller.loop.inbox.put(BrokerChange())
             tasks.start_soon(ask)
             await asyncio.sleep(0)
             w.controller.store.expire()  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.model.errors import ErrorCode, StoreUnavailable
@@ -404,7 +404,7 @@ async def test_disabled_deletion_removes_marks() -> None:
         assert await b.store.real.deletions() == []
 
         await b.store.real.mark_deletion("foo")
-        await b.events.on_deletions_changed(DeletionsChanged())
+        await b.events.on_topic_deletion(TopicDeletion())
 
         assert await b.store.real.deletions() == []
         assert b.queued == set()
@@ -429,7 +429,7 @@ async def test_mark_of_an_unknown_topic_is_removed(caplog: pytest.LogCaptureFixt
         await b.store.real.mark_deletion("other")
 
         with caplog.at_level(logging.WARNING):
-            await b.events.on_deletions_changed(DeletionsChanged())
+            await b.events.on_topic_deletion(TopicDeletion())
 
         assert await b.store.real.deletions() == []
         assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
@@ -451,7 +451,7 @@ async def test_repeatedly_reported_topic_leaves_the_imbalance_count_once() -> No
         assert b.cluster.imbalance_count == 2
 
         for _ in range(3):
-            await b.events.on_deletions_changed(DeletionsChanged())
+            await b.events.on_topic_deletion(TopicDeletion())
 
             assert b.queued == {"x", "y"}
             assert b.cluster.imbalance_count == 0

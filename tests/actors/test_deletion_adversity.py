@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.handlers import deletion as handler
 from kactl.decide.machines.partition import TRANSITIONS
-from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.model.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
@@ -113,8 +113,8 @@ async def test_undeletable_topic_does_not_delay_others() -> None:
         assert b.stories[-1] == ("foo", "deleted")
         assert b.enqueued == []
         await b.clock.advance(10_000)
-        assert b.enqueued == [DeletionsChanged()]
-        await b.events.on_deletions_changed(DeletionsChanged())
+        assert b.enqueued == [TopicDeletion()]
+        await b.events.on_topic_deletion(TopicDeletion())
         assert b.queued == set()
 
 
@@ -160,8 +160,8 @@ async def test_undeletable_topics_among_many_are_retried_and_reported(
         assert "1 topics are deleted: baz" in caplog.messages
         for gone in ({"foo"}, set()):
             await b.clock.advance(10_000)
-            assert b.enqueued.pop() == DeletionsChanged()
-            await b.events.on_deletions_changed(DeletionsChanged())
+            assert b.enqueued.pop() == TopicDeletion()
+            await b.events.on_topic_deletion(TopicDeletion())
             assert b.queued == gone
         assert [topic for topic, what in b.stories if what == "deleted"] == ["baz", "bar", "foo"]
         assert await b.store.real.topics() == await b.store.real.deletions() == []
@@ -181,13 +181,13 @@ async def test_lost_response_for_many_topics_deletes_only_the_old_ones() -> None
         await b.store.real.create_topic(TopicRef("bar"), {0: Assignment((2,))}, {})
         b.forget()
 
-        await b.events.on_deletions_changed(DeletionsChanged())
+        await b.events.on_topic_deletion(TopicDeletion())
 
         assert [list(call.arguments[0]) for call in b.store.calls if call.kind == "delete_topics"] == [["foo"]]
         assert b.queued == b.cluster.deletion_unsure == set()
         assert await b.store.real.topics() == ["bar"]
         assert await b.store.real.deletions() == []
-        assert [event.label for event in b.enqueued] == ["TopicsChanged"]
+        assert [event.label for event in b.enqueued] == ["TopicChange"]
 
 
 async def test_large_deletion_is_committed_in_parts(
@@ -260,13 +260,13 @@ async def test_topic_deleted_without_a_response_is_forgotten() -> None:
         assert b.queued == {"foo"}
         b.forget()
 
-        await b.events.on_deletions_changed(DeletionsChanged())
+        await b.events.on_topic_deletion(TopicDeletion())
 
         assert "delete_topics" not in [call.kind for call in b.store.calls]
         assert b.queued == set()
         assert b.cluster.deletion_unsure == set()
         # A new topic of the same name may exist, which until now was taken for the deleted one.
-        assert [event.label for event in b.enqueued] == ["TopicsChanged"]
+        assert [event.label for event in b.enqueued] == ["TopicChange"]
 
 
 async def test_rejected_leaderships_do_not_delay_a_deletion() -> None:

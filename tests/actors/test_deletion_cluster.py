@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.admin import DeleteTopic
 from kactl.decide.messages.control import PartitionErrors, StopReplica, StopReplicaResponse
-from kactl.decide.messages.events import BrokerModified, ReplicasDeleted
+from kactl.decide.messages.events import BrokerModifications, TopicDeletionStopReplicaResponseReceived
 from kactl.decide.messages.log import TopicEvent
 from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.decide.state.rows import Ints
@@ -301,7 +301,7 @@ async def test_deletions_are_sent_again_to_a_new_address() -> None:
         registered, session = w.store.state.brokers[2]
         moved = msgspec.structs.replace(registered, endpoints=(Endpoint("I", "elsewhere", 9092),))
         w.store.state.brokers[2] = (moved, session)
-        w.controller.loop.ref.tell(BrokerModified(2))
+        w.controller.loop.ref.tell(BrokerModifications(2))
         await settle()
 
         assert await is_gone(w, "t")
@@ -396,7 +396,7 @@ async def test_response_without_an_active_controller_is_ignored() -> None:
             zero = np.zeros(1, np.int32)
             said = PartitionErrors(("t",), zero, zero, np.zeros(1, np.int16))
             epoch = w.controller.cluster.brokers[1].epoch
-            second.loop.ref.tell(ReplicasDeleted(1, epoch, StopReplicaResponse(0, said)))
+            second.loop.ref.tell(TopicDeletionStopReplicaResponseReceived(1, epoch, StopReplicaResponse(0, said)))
             await settle()
 
             assert not second.is_active
@@ -602,8 +602,8 @@ async def test_marked_topic_counts_as_in_deletion() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
         # Both requests are queued before the first is handled, so before the mark is read.
-        first = asyncio.ensure_future(w.controller.ask(TopicDeletionRequested("t")))
-        second = asyncio.ensure_future(w.controller.ask(TopicDeletionRequested("t")))
+        first = asyncio.ensure_future(w.controller.ask(DeleteTopic("t")))
+        second = asyncio.ensure_future(w.controller.ask(DeleteTopic("t")))
 
         assert (await first).name == "t"
         with pytest.raises(BeingDeleted, match="'t' is being deleted"):

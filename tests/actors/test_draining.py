@@ -6,8 +6,8 @@ import pytest
 
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import explain_deletion
-from kactl.decide.messages.admin import UndrainRequested
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.admin import UndrainBroker
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import StopReplica
 from kactl.decide.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, Drain, Maintenance, ReplicaState, TopicPartition, TopicRef
@@ -37,9 +37,9 @@ async def test_drained_broker_can_be_restored() -> None:
         assert 2 not in w.controller.cluster.live_brokers.live
         w.brokers.forget()
 
-        assert await w.controller.ask(UndrainRequested(2, dry_run=True)) is True
+        assert await w.controller.ask(UndrainBroker(2, dry_run=True)) is True
         assert w.controller.cluster.shutting_down == {2}
-        assert await w.controller.ask(UndrainRequested(2)) is True
+        assert await w.controller.ask(UndrainBroker(2)) is True
         await settle()
 
         assert 2 in w.controller.cluster.live_brokers.live
@@ -54,13 +54,13 @@ async def test_drained_broker_can_be_restored() -> None:
         assert broker_event_names(w)[-3:] == [("drained", 2), ("undrained", 2), ("restored", 2)]
         await w.write_isr("t-1", 1, 2)
         await w.check()
-        assert await w.controller.ask(UndrainRequested(2)) is False
+        assert await w.controller.ask(UndrainBroker(2)) is False
 
 
 async def test_absent_broker_cannot_be_restored() -> None:
     async with world(1) as w:
         with pytest.raises(BrokerNotAvailable):
-            await w.controller.ask(UndrainRequested(9))
+            await w.controller.ask(UndrainBroker(9))
 
 
 async def test_failed_directory_stays_failed_after_restore() -> None:
@@ -73,7 +73,7 @@ async def test_failed_directory_stays_failed_after_restore() -> None:
         await settle()
         w.brokers.forget()
 
-        await w.controller.ask(UndrainRequested(2))
+        await w.controller.ask(UndrainBroker(2))
         await settle()
 
         assert set(w.brokers.told(2)) == {"t-1"}
@@ -163,7 +163,7 @@ async def test_deletion_goes_on_at_a_drained_broker_that_did_not_stop(operator_f
 
         assert w.controller.cluster.drained == {2}
         assert w.controller.cluster.topics_to_delete == frozenset()
-        assert await w.controller.ask(UndrainRequested(2)) is True
+        assert await w.controller.ask(UndrainBroker(2)) is True
         assert w.controller.cluster.shutting_down == frozenset()
 
 
@@ -317,7 +317,7 @@ async def test_drain_goes_on_when_another_replica_comes_in_sync(proposed: bool) 
         if proposed:
             known = w.known("t-0")
             proposal = IsrProposal(TopicRef("t"), 0, known.leader_epoch, (1, 2), known.partition_epoch)
-            results = await w.controller.ask(AlterPartitionRequested(1, w.epoch(1), (proposal,), 1))
+            results = await w.controller.ask(AlterPartitionReceived(1, w.epoch(1), (proposal,), 1))
             assert [result.error for result in results] == [ErrorCode.NONE]
         else:
             await w.write_isr("t-0", 1, 2)
@@ -351,7 +351,7 @@ async def test_drained_leader_hands_over_to_a_member_that_is_restored() -> None:
         w.controller.cluster.set_maintenance(Maintenance({2: Drain(0)}))  # it could not leave the ISR
         assert await w.controller.drain(1) == [TopicPartition("t", 0)]
 
-        await w.controller.ask(UndrainRequested(2))
+        await w.controller.ask(UndrainBroker(2))
         await settle()
 
         assert (await w.stored("t-0"))[::2] == (2, (2,))

@@ -26,7 +26,7 @@ async def test_failure_of_a_broker_leaves_one_record_with_its_course() -> None:
         await w.stop(1)
 
         (record,) = records(w)[before:]
-        assert (record.because.trigger, record.because.strategy) == ("BrokersChanged", "offline")
+        assert (record.because.trigger, record.because.strategy) == ("BrokerChange", "offline")
         assert record.complete
         assert not record.failed
         # Two partitions get another leader, then the broker leaves three ISRs.
@@ -116,7 +116,7 @@ async def test_planned_election_is_no_forced_outage() -> None:
         await settle()
 
         record = records(w)[-1]
-        assert (record.because.trigger, record.because.strategy) == ("ElectionRequested", "preferred")
+        assert (record.because.trigger, record.because.strategy) == ("ReplicaLeaderElection", "preferred")
         assert record.outage is not None
         assert (record.outage.partitions, record.outage.planned) == (1, 1)
         assert w.controller.history.outages.forced.counts.sum() == forced
@@ -150,7 +150,7 @@ async def test_election_of_a_controller_that_resigns_is_recorded() -> None:
         await settle()
 
         assert w.controller.loop.traces.live() == []
-        assert any(record.because.trigger == "BrokersChanged" and record.complete for record in records(w))
+        assert any(record.because.trigger == "BrokerChange" and record.complete for record in records(w))
 
 
 async def test_number_of_open_elections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_first_leaders_are_an_election_of_their_own() -> None:
         await w.create("t", [[1, 2]])
 
         record = records(w)[-1]
-        assert (record.because.trigger, record.because.strategy, record.moved) == ("TopicsChanged", "first", 1)
+        assert (record.because.trigger, record.because.strategy, record.moved) == ("TopicChange", "first", 1)
         assert record.outage is None
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kactl.decide.messages.admin import ElectionKind, ElectionResult
-from kactl.decide.messages.broker import ControlledShutdownRequested
-from kactl.decide.messages.events import PreferredElectionStored
+from kactl.decide.messages.broker import ControlledShutdown
+from kactl.decide.messages.events import ZkReplicaLeaderElection
 from kactl.decide.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.model.errors import ErrorCode, NotController, StoreUnavailable
@@ -163,7 +163,7 @@ async def test_leader_in_shutdown_is_replaced_by_an_in_sync_replica() -> None:
         await w.create("t", [[1, 2]])
         await w.stop(2)
         # Asked for by the broker itself, which asks again: the controller does not move leaders on its own meanwhile.
-        assert await w.controller.ask(ControlledShutdownRequested(1, w.epoch(1))) == parse_names("t-0")
+        assert await w.controller.ask(ControlledShutdown(1, w.epoch(1))) == parse_names("t-0")
         await w.start(2)
         await w.write_isr("t-0", 1, 2)
         assert w.known("t-0").leader == 1
@@ -360,7 +360,7 @@ async def test_fenced_controller_leaves_a_stored_request_to_the_next(
 
         await settle()
 
-        assert "PreferredElectionStored: controller epoch 1 has been followed" in caplog.text
+        assert "ZkReplicaLeaderElection: controller epoch 1 has been followed" in caplog.text
         resigned = w.events("controller")[-1]
         assert isinstance(resigned, ControllerEvent)
         assert resigned.what == "resigned"
@@ -377,7 +377,7 @@ async def test_absent_request_has_no_effect() -> None:
         w.brokers.forget()
         deletions = w.script("delete_preferred_election_request", fails(AWAY))
 
-        w.controller.loop.inbox.put(PreferredElectionStored())
+        w.controller.loop.inbox.put(ZkReplicaLeaderElection())
         await settle()
 
         assert w.brokers.sent == []

@@ -8,8 +8,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kactl.actors.machines.messages import Move, MoveReplicas
-from kactl.decide.messages.admin import ElectionKind, ElectionRequested
-from kactl.decide.messages.events import BrokersChanged
+from kactl.decide.messages.admin import ElectionKind, ReplicaLeaderElection
+from kactl.decide.messages.events import BrokerChange
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.model.errors import ErrorCode
@@ -95,8 +95,8 @@ async def test_refused_transitions_are_counted_by_states(caplog: pytest.LogCaptu
         partition_events = [event for event in w.events("partition") if isinstance(event, PartitionEvent)]
         (event,) = {e.because for e in partition_events if e.refused and e.from_state == PartitionState.OFFLINE}
         assert event is not None
-        assert event.trigger == "BrokersChanged"
-        assert f"NO_ELIGIBLE_LEADER (event {event.event}, BrokersChanged)" in caplog.text
+        assert event.trigger == "BrokerChange"
+        assert f"NO_ELIGIBLE_LEADER (event {event.event}, BrokerChange)" in caplog.text
 
 
 async def test_notifications_without_a_change_are_counted() -> None:
@@ -106,14 +106,14 @@ async def test_notifications_without_a_change_are_counted() -> None:
         await w.write_isr("orders-0", 1)
         before = unchanged_events(reader)
 
-        w.controller.loop.inbox.put_once(BrokersChanged())
+        w.controller.loop.inbox.put_once(BrokerChange())
         await w.store.notify_isr([TopicPartition("orders", 0)])
         await settle()
 
         counts = {kind: count - before.get(kind, 0) for kind, count in unchanged_events(reader).items()}
         assert {kind: count for kind, count in counts.items() if count} == {
-            "BrokersChanged": 1,
-            "IsrNotified": 2,  # with that of its deletion
+            "BrokerChange": 1,
+            "IsrChangeNotification": 2,  # with that of its deletion
         }
 
 
@@ -137,7 +137,7 @@ async def test_event_is_counted_when_it_begins() -> None:
     async with world(1, 2, meter_provider=MeterProvider([reader]), auto_balance=False) as w:
         before = started_events(reader)
         gate = await block_loop(w)
-        w.controller.loop.inbox.put_once(BrokersChanged())
+        w.controller.loop.inbox.put_once(BrokerChange())
         await settle()
 
         assert started_events(reader) == before | {"Blocking": 1}
@@ -145,7 +145,7 @@ async def test_event_is_counted_when_it_begins() -> None:
         gate.set()
         await settle()
 
-        assert started_events(reader) == before | {"Blocking": 1, "BrokersChanged": before.get("BrokersChanged", 0) + 1}
+        assert started_events(reader) == before | {"Blocking": 1, "BrokerChange": before.get("BrokerChange", 0) + 1}
 
 
 async def test_request_of_a_caller_that_stopped_waiting_is_counted() -> None:
@@ -153,7 +153,7 @@ async def test_request_of_a_caller_that_stopped_waiting_is_counted() -> None:
     async with world(1, 2, meter_provider=MeterProvider([reader]), auto_balance=False) as w:
         await w.create("t", [[1, 2]])
         gate = await block_loop(w)
-        request = ElectionRequested(ElectionKind.PREFERRED, (TopicPartition("t", 0),))
+        request = ReplicaLeaderElection(ElectionKind.PREFERRED, (TopicPartition("t", 0),))
         patient, hasty = (asyncio.ensure_future(w.controller.ask(request)) for _ in range(2))
         await settle()
         hasty.cancel()

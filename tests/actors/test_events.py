@@ -14,16 +14,22 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from kactl.actors.event_stats import IDLE_MS, EventStats
 from kactl.actors.priority_inbox import PriorityInbox
 from kactl.decide.messages.admin import (
+    ApiPartitionReassignment,
     ControllerRequest,
     ElectionKind,
-    ElectionRequested,
-    FeatureUpdatesRequested,
-    ReassignmentRequested,
-    ReassignmentsListed,
+    ListPartitionReassignments,
+    ReplicaLeaderElection,
+    UpdateFeatures,
 )
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, AlterPartitionReceived, ControlledShutdown
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
-from kactl.decide.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
+from kactl.decide.messages.events import (
+    BrokerChange,
+    ControllerState,
+    Event,
+    TopicChange,
+    UpdateMetadataResponseReceived,
+)
 from kactl.model import TopicPartition
 from kactl.model.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.telemetry.durations import Summary
@@ -142,9 +148,9 @@ async def test_stop_cancels_queued_events_before_it_returns() -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         await w.create("t", [[1]])
-        w.controller.loop.inbox.put_once(BrokersChanged())
+        w.controller.loop.inbox.put_once(BrokerChange())
         before = [each.label for each in w.controller.queue().next]
-        assert before == ["TopicsChanged", "BrokersChanged"]
+        assert before == ["TopicChange", "BrokerChange"]
 
         stopping = asyncio.ensure_future(w.controller._stop())
         await settle()
@@ -153,7 +159,7 @@ async def test_stop_cancels_queued_events_before_it_returns() -> None:
         gate.set()
         await stopping
 
-        assert preempted == {"TopicsChanged": 1, "BrokersChanged": 1}
+        assert preempted == {"TopicChange": 1, "BrokerChange": 1}
         assert not over
         assert w.controller.partition("t-0") is None
         assert not w.controller.is_active
@@ -163,14 +169,14 @@ async def test_stop_cancels_queued_events_before_it_returns() -> None:
 @pytest.mark.parametrize(
     ("asked", "refusal"),
     [
-        (ElectionRequested(ElectionKind.PREFERRED, (T_0,)), NotController),
-        (ControlledShutdownRequested(1), StaleController),
-        (ReassignmentRequested({T_0: (1,)}), NotController),
-        (ReassignmentsListed(), NotController),
+        (ReplicaLeaderElection(ElectionKind.PREFERRED, (T_0,)), NotController),
+        (ControlledShutdown(1), StaleController),
+        (ApiPartitionReassignment({T_0: (1,)}), NotController),
+        (ListPartitionReassignments(), NotController),
         # Kafka never answers these three requests.
-        (AlterPartitionRequested(1, -1, ()), NotController),
-        (FeatureUpdatesRequested(()), NotController),
-        (ProducerIdsRequested(1, -1), NotController),
+        (AlterPartitionReceived(1, -1, ()), NotController),
+        (UpdateFeatures(()), NotController),
+        (AllocateProducerIds(1, -1), NotController),
     ],
     ids=lambda each: getattr(each, "label", ""),
 )
@@ -196,7 +202,7 @@ async def test_stop_with_a_queued_session_end_does_not_hang() -> None:
         gate = await block_loop(w)
         w.controller.store.expire()  # type: ignore[attr-defined]
         await settle()
-        assert [each.label for each in w.controller.queue().next] == ["SessionLost", "SessionOpened"]
+        assert [each.label for each in w.controller.queue().next] == ["Expire", "RegisterBrokerAndReelect"]
         waiting = asyncio.ensure_future(w.controller.resign())
         await settle()
 
@@ -257,11 +263,12 @@ async def test_event_without_a_timer_is_handled() -> None:
     async with world(1, meter_provider=MeterProvider([reader])) as w:
 
         def handled() -> int:
-            return sum(kind.handled for kind in w.controller.queue().kinds if kind.label == "UpdateMetadataAnswered")
+            label = "UpdateMetadataResponseReceived"
+            return sum(kind.handled for kind in w.controller.queue().kinds if kind.label == label)
 
         before = handled()
 
-        w.controller.loop.inbox.put(UpdateMetadataAnswered(1, w.epoch(1), UpdateMetadataResponse(0)))
+        w.controller.loop.inbox.put(UpdateMetadataResponseReceived(1, w.epoch(1), UpdateMetadataResponse(0)))
         await settle()
 
         assert handled() == before + 1
@@ -310,7 +317,7 @@ def test_queue_times_expire_after_five_minutes_without_events() -> None:
     clock = Clock()
     turns = EventStats(clock)
     inbox = PriorityInbox[Event]("controller", now=lambda: 0.0, lane=lambda event: event.priority)
-    turns.begin(TopicsChanged(), 7)
+    turns.begin(TopicChange(), 7)
     turns.end()
     assert turns.view(inbox, limit=0).wait.count == 1
 
@@ -405,7 +412,7 @@ async def test_each_event_is_a_span_with_its_error() -> None:
             "kafka.controller.id": w.controller.node_id,
             "kafka.controller.epoch": 1,
             "kafka.controller.state": "TopicChange",
-            "kactl.event.kind": "TopicsChanged",
+            "kactl.event.kind": "TopicChange",
             "kactl.event.queue_ms": 0.0,
             "kactl.partition.planned": 2,
             "kactl.partition.committed": 1,

@@ -9,7 +9,7 @@ from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
 from kactl.actors.handlers.serving_replicas import PAUSES_MS, ServingReplicas
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.broker import PartitionReport, ReportPartitions
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.model.errors import ErrorCode, StoreUnavailable
@@ -45,7 +45,7 @@ async def serve_again(w: World, broker: int, *names: str) -> None:
 async def report(w: World, broker: int, status: ReplicaStatus) -> None:
     """Report the status of t-0, as the participant does until there is no error."""
     reports = (PartitionReport(TopicPartition("t", 0), 0, status, recovered=status is ReplicaStatus.READY),)
-    await w.controller.ask(PartitionsReported(broker, w.epoch(broker), reports))
+    await w.controller.ask(ReportPartitions(broker, w.epoch(broker), reports))
     await settle()
 
 

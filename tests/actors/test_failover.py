@@ -9,7 +9,7 @@ from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
 from kactl.actors.system import Controller
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.control import LeaderAndIsr, UpdateMetadata
-from kactl.decide.messages.events import BrokersChanged, SessionLost
+from kactl.decide.messages.events import BrokerChange, Expire
 from kactl.model import NO_LEADER, Assignment
 from kactl.model.errors import StoreUnavailable
 from kactl.stores.base import Changed, StoreEvent
@@ -290,7 +290,7 @@ async def test_session_end_drops_queued_events_before_new_ones() -> None:
     async with world(1) as w:
         gate = await block_loop(w)
         await w.create("t", [[1]])
-        w.controller.loop.inbox.put_once(BrokersChanged())
+        w.controller.loop.inbox.put_once(BrokerChange())
         waiting = asyncio.ensure_future(w.controller.elect(ElectionKind.PREFERRED))
         await settle()
         noted = calls(w.controller, "contest")
@@ -300,8 +300,8 @@ async def test_session_end_drops_queued_events_before_new_ones() -> None:
 
         assert waiting.exception() is not None
         preempted = {kind.label: kind.preempted for kind in w.controller.queue().kinds if kind.preempted}
-        assert preempted == {"TopicsChanged": 1, "BrokersChanged": 1, "ElectionRequested": 1, "ControllerGone": 1}
-        assert [each.label for each in w.controller.queue().next] == ["SessionLost", "SessionOpened"]
+        assert preempted == {"TopicChange": 1, "BrokerChange": 1, "ReplicaLeaderElection": 1, "Reelect": 1}
+        assert [each.label for each in w.controller.queue().next] == ["Expire", "RegisterBrokerAndReelect"]
         assert noted == [], "nobody contests in the new session before the end of the old one was handled"
 
         gate.set()
@@ -319,7 +319,7 @@ async def test_session_end_of_a_standby_has_no_effect_on_others() -> None:
         async with other:
             await settle()
 
-            await other.loop.receive(SessionLost())
+            await other.loop.receive(Expire())
 
             assert other.loop.active_id is None
             assert not other.is_active

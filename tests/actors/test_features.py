@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
+from kactl.decide.messages.admin import FeatureResult, FeatureUpdate, UpdateFeatures, UpgradeType
 from kactl.model import Broker, Features, Fence, Membership
 from kactl.model.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
 from kactl.stores.base import Session
@@ -87,7 +87,7 @@ async def open_controller(
 async def update_features(made: World, *updates: FeatureUpdate, dry_run: bool = False) -> list[FeatureResult]:
     found = made.controller.hub.controller(CONTROLLER)
     assert found is not None
-    answer: list[FeatureResult] = await found(FeatureUpdatesRequested(updates, dry_run))
+    answer: list[FeatureResult] = await found(UpdateFeatures(updates, dry_run))
     await settle()
     return answer
 
@@ -235,6 +235,6 @@ async def test_fenced_controller_finalizes_nothing() -> None:
         await made.store.contest(7, take_over=True)
 
         with pytest.raises(NotController):
-            await found(FeatureUpdatesRequested((FeatureUpdate("a", 1),)))
+            await found(UpdateFeatures((FeatureUpdate("a", 1),)))
 
         assert await made.store.features() == Features({}, version=0)

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kactl.actors.handlers.rejected_proposals import REPEAT_MS
-from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.admin import UndrainBroker
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, Drain, Maintenance
 from kactl.model.errors import ErrorCode, StoreUnavailable
@@ -204,7 +204,7 @@ async def test_restored_broker_receives_a_leader_epoch_after_its_stops(broker: i
         ]  # fmt: skip
         made.brokers.forget()
 
-        assert await made.controller.ask(UndrainRequested(broker)) is True
+        assert await made.controller.ask(UndrainBroker(broker)) is True
         await settle()
 
         assert made.brokers.told(broker)["t-0"][1] > max(stopped)

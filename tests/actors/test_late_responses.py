@@ -5,7 +5,7 @@ import pytest
 
 from kactl.actors.handlers.serving_replicas import PAUSES_MS
 from kactl.actors.system import Controller
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.broker import PartitionReport, ReportPartitions
 from kactl.decide.messages.control import LeaderAndIsr, Request, Response
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.model.errors import ErrorCode
@@ -33,7 +33,7 @@ async def respond(w: World, error: ErrorCode = ErrorCode.NONE, request: LeaderAn
 
 async def report(w: World, status: ReplicaStatus) -> None:
     reports = (PartitionReport(T0, 0, status, recovered=status is ReplicaStatus.READY),)
-    await w.controller.ask(PartitionsReported(1, w.epoch(1), reports))
+    await w.controller.ask(ReportPartitions(1, w.epoch(1), reports))
     await settle()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.leases import LeaderEpochs, ReportLeaderships
 from kactl.decide.state.holds import past_life
 from kactl.model import NO_BROKER
 from kactl.model.errors import StaleBrokerEpoch
@@ -169,9 +169,9 @@ async def test_mark_of_an_eviction_makes_another_controller_wait() -> None:
         assert leaders.overlaps == []
 
 
-def report(leaders: Leaders, *, number: int, ended: int, epoch: int | None = None) -> LeadershipsReported:
+def report(leaders: Leaders, *, number: int, ended: int, epoch: int | None = None) -> ReportLeaderships:
     registered = leaders.controller.cluster.brokers[1].epoch if epoch is None else epoch
-    return LeadershipsReported(
+    return ReportLeaderships(
         1, registered, number, ended=LeaderEpochs.of(Names.of([T0]), ints([ended])), waiting=LeaderEpochs()
     )
 

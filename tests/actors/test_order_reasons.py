@@ -51,7 +51,7 @@ async def test_next_leaders_receive_the_cause() -> None:
         await leaders.clock.advance(1_000)
         reason, cause = led(leaders).reason, cause_of(leaders)
         assert (reason.event, reason.trigger, reason.strategy) == (cause.event, cause.trigger, cause.strategy)
-        assert (reason.previous, reason.trigger) == (2, "ControlledShutdownRequested")
+        assert (reason.previous, reason.trigger) == (2, "ControlledShutdown")
 
 
 async def test_handler_can_continue_the_trace() -> None:

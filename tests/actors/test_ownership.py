@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from kactl import Controller, Leader, MemoryStore, Participant, PartitionHandler
-from kactl.decide.messages.admin import ReassignmentRequested
+from kactl.decide.messages.admin import ApiPartitionReassignment
 from kactl.decide.state.cluster import HandoverInProgress
 from kactl.model import TopicPartition
 from kactl.model.errors import BadRequest, TopicExists
@@ -585,7 +585,7 @@ async def test_partitions_cannot_be_reassigned() -> None:
     async with open_cluster(1, 2) as cluster:
         await cluster.create(1)
 
-        (result,) = await cluster.controller.ask(ReassignmentRequested({TopicPartition("jobs", 0): (2,)}))
+        (result,) = await cluster.controller.ask(ApiPartitionReassignment({TopicPartition("jobs", 0): (2,)}))
 
         assert "drain a participant" in result.message
 

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.handlers import participant_ids
 from kactl.actors.handlers.participant_ids import RESERVED_MS
-from kactl.decide.messages.admin import BrokerIdRequested
+from kactl.decide.messages.admin import AllocateBrokerId
 from kactl.model import GIVEN_IDS, NO_BROKER, Maintenance
 from kactl.model.errors import NoFreeId
 from tests.support.controller_harness import World, world
@@ -18,11 +18,11 @@ FIRST, SECOND, THIRD = GIVEN_IDS[:3]
 
 
 async def named(w: World, *names: str) -> Sequence[int]:
-    return [await w.controller.ask(BrokerIdRequested(NO_BROKER, name, b"")) for name in names]
+    return [await w.controller.ask(AllocateBrokerId(NO_BROKER, name, b"")) for name in names]
 
 
 async def unnamed(w: World, start: bytes, broker: int = NO_BROKER) -> int:
-    given: int = await w.controller.ask(BrokerIdRequested(broker, "", start))
+    given: int = await w.controller.ask(AllocateBrokerId(broker, "", start))
     return given
 
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.system import Controller
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.broker import PartitionReport, ReportPartitions
 from kactl.decide.messages.log import HandlerEvent
 from kactl.model import NO_LEADER, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.model.errors import (
@@ -240,11 +240,11 @@ async def test_report_of_another_registration_is_rejected() -> None:
 
         for broker, broker_epoch, error in ((1, epoch - 1, StaleBrokerEpoch), (9, 0, BrokerNotAvailable)):
             with pytest.raises(error):
-                await ask(PartitionsReported(broker, broker_epoch, (report,)))
+                await ask(ReportPartitions(broker, broker_epoch, (report,)))
         await settle()
         assert cluster.leader == 1
 
-        await ask(PartitionsReported(1, epoch, (report,)))
+        await ask(ReportPartitions(1, epoch, (report,)))
         await settle()
         assert cluster.leader == 2
 
@@ -260,7 +260,7 @@ async def test_ready_replica_whose_failure_is_unknown_is_started_again(
         assert ask is not None
         report = PartitionReport(T0, epoch, ReplicaStatus.READY, recovered=recovered)
 
-        await ask(PartitionsReported(1, cluster.brokers[1].epoch, (report,)))
+        await ask(ReportPartitions(1, cluster.brokers[1].epoch, (report,)))
         await settle()
 
         assert cluster.leader == leader
@@ -276,7 +276,7 @@ async def test_report_of_a_deleted_topic_is_ignored() -> None:
         assert ask is not None
         reports = tuple(PartitionReport(T0, 0, status) for status in (ReplicaStatus.STUCK, ReplicaStatus.READY))
 
-        await ask(PartitionsReported(1, cluster.brokers[1].epoch, reports))
+        await ask(ReportPartitions(1, cluster.brokers[1].epoch, reports))
 
         assert cluster.controller.topics() == []
 
@@ -287,7 +287,7 @@ async def test_next_topic_of_a_name_has_no_reports_of_the_earlier_one() -> None:
         ask = cluster.controller.hub.controller(100)
         assert ask is not None
         busy = PartitionReport(T0, 0, ReplicaStatus.BUSY, "stop is in progress", age_ms=1_000.0)
-        await ask(PartitionsReported(1, cluster.brokers[1].epoch, (busy,)))
+        await ask(ReportPartitions(1, cluster.brokers[1].epoch, (busy,)))
         assert status_of(cluster, 1) is ReplicaStatus.BUSY
 
         await cluster.controller.delete_topic("t")
@@ -516,7 +516,7 @@ async def test_stuck_leader_whose_report_had_no_effect_is_replaced_by_a_later_co
         assert ask is not None
 
         async def losing_reports(request: ControllerRequest) -> object:
-            return None if isinstance(request, PartitionsReported) else await ask(request)
+            return None if isinstance(request, ReportPartitions) else await ask(request)
 
         hub.attach_controller(100, losing_reports)
         release = await create_stuck_leader(cluster)

@@ -11,11 +11,11 @@ from anyio.abc import TaskGroup
 from kactl.decide.messages.admin import (
     ControllerRequest,
     ElectionKind,
-    ElectionRequested,
-    ResignRequested,
-    UndrainRequested,
+    ReplicaLeaderElection,
+    ResignController,
+    UndrainBroker,
 )
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model import TopicPartition
 from kactl.model.errors import KactlError, TopicExists
 from tests.support.clocks import settle
@@ -154,13 +154,13 @@ def disturb(leaders: Leaders, rng: random.Random, until: dict[int, float], tasks
     elif chance < 0.09 and isinstance(store, WitnessingStore) and broker in store.state.brokers:
         store.vanish(broker)
     elif chance < 0.11 and len(leaders.controllers) > 1:
-        tasks.start_soon(ask, leaders, ResignRequested())
+        tasks.start_soon(ask, leaders, ResignController())
     elif chance < 0.25:
-        tasks.start_soon(ask, leaders, ElectionRequested(ElectionKind.PREFERRED))
+        tasks.start_soon(ask, leaders, ReplicaLeaderElection(ElectionKind.PREFERRED))
     elif chance < 0.40:
-        tasks.start_soon(ask, leaders, ControlledShutdownRequested(broker))
+        tasks.start_soon(ask, leaders, ControlledShutdown(broker))
     elif chance < 0.70:
-        tasks.start_soon(ask, leaders, UndrainRequested(broker))
+        tasks.start_soon(ask, leaders, UndrainBroker(broker))
 
 
 async def ask(leaders: Leaders, request: ControllerRequest) -> None:
@@ -195,5 +195,5 @@ async def heal(leaders: Leaders, until: dict[int, float]) -> None:
     await leaders.clock.advance(2 * TIMEOUT_MS)
     leaders.hub.latency_ms = 0.0
     for broker in leaders.brokers:
-        await ask(leaders, UndrainRequested(broker))
+        await ask(leaders, UndrainBroker(broker))
     await leaders.clock.advance(2 * TIMEOUT_MS)

@@ -9,13 +9,13 @@ import pytest
 
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.actors.machines.chunks import PORTION_CHUNKS
-from kactl.decide.messages.admin import ElectionKind, ElectionRequested
+from kactl.decide.messages.admin import ElectionKind, ReplicaLeaderElection
 from kactl.decide.messages.broker import (
-    AlterPartitionRequested,
+    AllocateProducerIds,
+    AlterPartitionReceived,
     IsrProposal,
     PartitionReport,
-    PartitionsReported,
-    ProducerIdsRequested,
+    ReportPartitions,
 )
 from kactl.decide.messages.control import (
     LeaderAndIsr,
@@ -26,12 +26,12 @@ from kactl.decide.messages.control import (
 )
 from kactl.decide.messages.events import (
     BRIEF_PARTITIONS_MAX,
-    BrokersChanged,
+    BrokerChange,
     ControllerState,
     Event,
-    LeaderAndIsrAnswered,
+    LeaderAndIsrResponseReceived,
     Priority,
-    UpdateMetadataAnswered,
+    UpdateMetadataResponseReceived,
 )
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus, TopicPartition
@@ -152,7 +152,7 @@ async def test_isr_proposal_is_answered_and_kept_during_a_failure() -> None:
         assert topic is not None
         held = w.known("other-0")
         proposal = IsrProposal(topic.ref, 0, held.leader_epoch, (3,), held.partition_epoch)
-        asked = AlterPartitionRequested(3, w.epoch(3), (proposal,))
+        asked = AlterPartitionReceived(3, w.epoch(3), (proposal,))
         middle = Middle(w, 2, lambda: w.controller.ask(asked))
 
         await w.stop(1)
@@ -282,7 +282,7 @@ async def test_session_end_is_not_overtaken() -> None:
 
         assert middle.asked is not None
         await middle.asked
-        assert handled.index("SessionLost") < handled.index("ElectionRequested")
+        assert handled.index("Expire") < handled.index("ReplicaLeaderElection")
 
 
 async def test_small_events_do_not_starve_the_large_one() -> None:
@@ -317,7 +317,7 @@ async def test_small_events_do_not_starve_the_large_one() -> None:
         depth, inside = 0, 0
         for label in handled:
             depth += -1 if label == "end" else 1
-            inside += depth == 2 and label == "ElectionRequested"
+            inside += depth == 2 and label == "ReplicaLeaderElection"
         assert 0 < inside < many
 
 
@@ -341,12 +341,12 @@ async def test_both_current_events_are_visible_and_timed_separately() -> None:
         await w.clock.advance(100)
 
         (current,) = seen
-        assert (current.label, current.between) == ("BrokersChanged", "ElectionRequested")
+        assert (current.label, current.between) == ("BrokerChange", "ReplicaLeaderElection")
         assert states == [ControllerState.MANUAL_LEADER_BALANCE]
         kinds = {kind.label: kind for kind in w.controller.queue().kinds}
-        assert kinds["ElectionRequested"].process.max_ms == 40
-        assert kinds["BrokersChanged"].process.max_ms == 0
-        assert kinds["ElectionRequested"].handled == 1
+        assert kinds["ReplicaLeaderElection"].process.max_ms == 40
+        assert kinds["BrokerChange"].process.max_ms == 0
+        assert kinds["ReplicaLeaderElection"].handled == 1
         assert w.controller.queue().current is None
         assert w.controller.loop.state is ControllerState.IDLE
 
@@ -451,12 +451,12 @@ async def test_takeover_sends_each_broker_one_request_with_all_partitions() -> N
             assert len(first.states) == 2 * PORTION_CHUNKS + 1
 
 
-def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
+def _answer(*errors: int, error: int = 0) -> LeaderAndIsrResponseReceived:
     count = len(errors)
     partitions = PartitionErrors(
         ("t",), np.zeros(count, np.int32), np.arange(count, dtype=np.int32), np.array(errors, np.int16)
     )
-    return LeaderAndIsrAnswered(1, 1, LeaderAndIsrResponse(error, partitions))
+    return LeaderAndIsrResponseReceived(1, 1, LeaderAndIsrResponse(error, partitions))
 
 
 @pytest.mark.parametrize("at", range(1, COUNT + 1))
@@ -493,21 +493,21 @@ async def test_replica_that_fails_again_while_it_is_started_stays_offline() -> N
         await w.check()
 
 
-def _status(w: World, status: ReplicaStatus) -> PartitionsReported:
+def _status(w: World, status: ReplicaStatus) -> ReportPartitions:
     last = PartitionReport(TopicPartition("t", COUNT - 1), 1, status)
-    return PartitionsReported(1, w.epoch(1), (last,))
+    return ReportPartitions(1, w.epoch(1), (last,))
 
 
 def test_only_small_events_without_list_changes_preempt() -> None:
     few = tuple(TopicPartition("t", each) for each in range(BRIEF_PARTITIONS_MAX))
 
-    assert ElectionRequested(ElectionKind.PREFERRED, few).priority is Priority.HIGH
-    assert ElectionRequested(ElectionKind.PREFERRED, (*few, OTHER)).priority is Priority.EXCLUSIVE
-    assert ElectionRequested(ElectionKind.PREFERRED).priority is Priority.EXCLUSIVE
-    assert AlterPartitionRequested(1, 1, ()).priority is Priority.HIGH
-    assert ProducerIdsRequested(1, 1).priority is Priority.HIGH
-    assert BrokersChanged().priority is Priority.EXCLUSIVE
-    assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).priority is Priority.LOW
+    assert ReplicaLeaderElection(ElectionKind.PREFERRED, few).priority is Priority.HIGH
+    assert ReplicaLeaderElection(ElectionKind.PREFERRED, (*few, OTHER)).priority is Priority.EXCLUSIVE
+    assert ReplicaLeaderElection(ElectionKind.PREFERRED).priority is Priority.EXCLUSIVE
+    assert AlterPartitionReceived(1, 1, ()).priority is Priority.HIGH
+    assert AllocateProducerIds(1, 1).priority is Priority.HIGH
+    assert BrokerChange().priority is Priority.EXCLUSIVE
+    assert UpdateMetadataResponseReceived(1, 1, UpdateMetadataResponse(0)).priority is Priority.LOW
     assert _answer(0, 0).priority is Priority.LOW
     # A failed directory takes replicas offline, which is a large event. A stale controller epoch ends the
     # controllership.
@@ -523,7 +523,7 @@ async def test_responses_wait_for_a_large_event_up_to_a_limit() -> None:
 
         def begun(event: Any, waited_ms: float) -> None:
             begin(event, waited_ms)
-            if isinstance(event, UpdateMetadataAnswered):
+            if isinstance(event, UpdateMetadataResponseReceived):
                 depths.append(w.controller.loop.event_stats.depth)
 
         w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.actors.handlers.producer_ids import TRIES_MAX
 from kactl.actors.system import Controller
-from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.decide.messages.broker import PRODUCER_ID_BLOCK_SIZE, AllocateProducerIds
 from kactl.model import ProducerIdBlock
 from kactl.model.errors import (
     BrokerNotRegistered,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def next_block(made: World, broker: int = 1) -> tuple[int, int, int]:
-    block = await send_request(made, ProducerIdsRequested(broker, epoch_of(made, broker)))
+    block = await send_request(made, AllocateProducerIds(broker, epoch_of(made, broker)))
     assert isinstance(block, ProducerIdBlock)
     return block.broker, block.first, block.length
 
@@ -52,7 +52,7 @@ async def test_next_controller_continues_after_the_last_block() -> None:
             found = active.hub.controller(active.node_id)
             assert found is not None
 
-            block = await found(ProducerIdsRequested(1, epoch_of_active(active)))
+            block = await found(AllocateProducerIds(1, epoch_of_active(active)))
 
             assert (block.first, block.last) == (1000, 1999)
 
@@ -66,17 +66,17 @@ async def test_stale_broker_epoch_and_standby_get_no_block() -> None:
     async with world(1) as made:
         epoch = epoch_of(made, 1)
         with pytest.raises(BrokerNotRegistered) as unknown:
-            await send_request(made, ProducerIdsRequested(99, epoch))
+            await send_request(made, AllocateProducerIds(99, epoch))
         for wrong in (epoch - 1, epoch + 1):
             with pytest.raises(StaleBrokerEpoch) as stale:
-                await send_request(made, ProducerIdsRequested(1, wrong))
+                await send_request(made, AllocateProducerIds(1, wrong))
         other, _ = open_standby(made, 7)
         async with other:
             await settle()
             found = other.hub.controller(7)
             assert found is not None
             with pytest.raises(NotController) as inactive:
-                await found(ProducerIdsRequested(1, epoch))
+                await found(AllocateProducerIds(1, epoch))
 
         assert unknown.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
         assert stale.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.handlers.proposed_strays import COLLECT_MS, FORGET_MS, ProposedStrays
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
-from kactl.decide.messages.events import StraysProposed
+from kactl.decide.messages.events import StrayProposal
 from kactl.model import Assignment, TopicPartition
 from kactl.model.errors import ErrorCode
 from kactl.stores.base import Names
@@ -110,7 +110,7 @@ async def test_partition_that_is_being_reassigned_is_left_to_that() -> None:
         state, epochs = await made.stored("t-0"), await current(made)
 
         given = await errors(made, (1, 2), **epochs)
-        made.controller.loop.inbox.put_once(StraysProposed(T0, epochs["leader_epoch"], (2,)))
+        made.controller.loop.inbox.put_once(StrayProposal(T0, epochs["leader_epoch"], (2,)))
         await settle()
 
         assert given == [INELIGIBLE] * 2
@@ -133,7 +133,7 @@ async def test_partition_of_a_topic_that_is_deleted_is_left_to_that() -> None:
 @pytest.mark.parametrize(("name", "leader_epoch"), [(T0, EPOCH - 1), (TopicPartition("t", 7), EPOCH)])
 async def test_replicas_are_compared_again_when_they_are_stopped(name: TopicPartition, leader_epoch: int) -> None:
     async with led_alone() as made:
-        made.controller.loop.inbox.put_once(StraysProposed(name, leader_epoch, (2,)))
+        made.controller.loop.inbox.put_once(StrayProposal(name, leader_epoch, (2,)))
         await settle()
 
         assert made.known("t-0").replica_states.keys() == {1}

@@ -12,8 +12,8 @@ import pytest
 from kactl.actors.machines.messages import MoveReplicas
 from kactl.actors.machines.replicas import Replicas
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.admin import UndrainRequested
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.decide.messages.admin import UndrainBroker
+from kactl.decide.messages.broker import AlterPartitionReceived, ControlledShutdown, IsrProposal
 from kactl.decide.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, Fence, PartitionState, ReplicaState, TopicRef
 from kactl.model.errors import ErrorCode, SessionExpired, StoreUnavailable
@@ -161,14 +161,14 @@ async def test_first_isr_with_the_target_completes_the_reassignment(drained: boo
     """No later ISR change follows; in Kafka such a reassignment waits for the next controller."""
     async with world(1, 2) as w:
         if drained:
-            await w.controller.ask(ControlledShutdownRequested(2, NO_EPOCH))
+            await w.controller.ask(ControlledShutdown(2, NO_EPOCH))
         else:
             await w.stop(2)
         await w.create("t", [[2]])
         assert await reassign(w, {"t-0": [1]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
         if drained:
-            await w.controller.ask(UndrainRequested(2))
+            await w.controller.ask(UndrainBroker(2))
         else:
             await w.start(2)
         await settle()
@@ -262,7 +262,7 @@ async def test_drained_leader_receives_its_new_replicas() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await w.write_isr("t-0", 1, 1)
-        await w.controller.ask(ControlledShutdownRequested(1, NO_EPOCH))
+        await w.controller.ask(ControlledShutdown(1, NO_EPOCH))
         epoch = w.known("t-0").leader_epoch
         assert w.known("t-0").leader == 1
 
@@ -278,7 +278,7 @@ async def test_drained_target_leads_when_it_is_live_again(how: str) -> None:
     async with world(1, 2) as w:
         await w.create("t", [[2, 1]])
         await w.write_isr("t-0", 2)
-        await w.controller.ask(ControlledShutdownRequested(1, NO_EPOCH))
+        await w.controller.ask(ControlledShutdown(1, NO_EPOCH))
         assert await reassign(w, {"t-0": [1]}) == [ErrorCode.NONE]
         await w.write_isr("t-0", 1, 2)
         assert await stored_assignment(w, "t-0") == Assignment((1,))
@@ -286,7 +286,7 @@ async def test_drained_target_leads_when_it_is_live_again(how: str) -> None:
         assert w.known("t-0").state is PartitionState.OFFLINE
 
         if how == "undrained":
-            await w.controller.ask(UndrainRequested(1))
+            await w.controller.ask(UndrainBroker(1))
         else:
             await w.start(1)
 
@@ -620,7 +620,7 @@ async def test_assignment_in_doubt_is_restored_before_a_replica_joins_the_isr(fa
         await cancelled_in_doubt(w)
         known = w.known("t-0")
         proposal = IsrProposal(TopicRef("t"), 0, known.leader_epoch, (1, 2), known.partition_epoch)
-        request = AlterPartitionRequested(1, w.epoch(1), (proposal,), 1)
+        request = AlterPartitionReceived(1, w.epoch(1), (proposal,), 1)
         if fails_again:
             script_once(w, "write_assignment", fails(GONE))
             results = await w.controller.ask(request)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.decide.messages.events import ReassignmentStored
+from kactl.decide.messages.events import ZkPartitionReassignment
 from kactl.model import Assignment, PartitionState, ReplicaState
 from kactl.model.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
 from tests.support.clocks import settle
@@ -253,7 +253,7 @@ async def test_last_completed_partition_deletes_the_stored_request() -> None:
         assert await reassign(w, {"t-0": [3]}) == [0]
 
         assert await requested_reassignment(w) is None
-        assert ReassignmentStored() in put
+        assert ZkPartitionReassignment() in put
         # The next stored request is noticed.
         await write_reassignment(w, {"u-0": [2]})
         assert (await ongoing(w)).keys() == {"t-0", "u-0"}
@@ -296,7 +296,7 @@ async def test_unreadable_stored_request_is_kept() -> None:
         await w.create("t", [[1]])
 
         w.store.state.reassignment_request = {}
-        w.controller.loop.inbox.put_once(ReassignmentStored())
+        w.controller.loop.inbox.put_once(ZkPartitionReassignment())
         await settle()
         # The completion of another reassignment does not delete it either.
         await reassign(w, {"t-0": [2]})
@@ -352,7 +352,7 @@ async def test_stored_request_read_again_has_no_effect() -> None:
         await in_store(w)
         before = await w.stored("t-0")
 
-        w.controller.loop.inbox.put_once(ReassignmentStored())
+        w.controller.loop.inbox.put_once(ZkPartitionReassignment())
         await settle()
 
         assert await w.stored("t-0") == before

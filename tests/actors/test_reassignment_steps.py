@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kactl.actors.machines.messages import MoveReplicas
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
 from kactl.model.errors import ErrorCode, StoreUnavailable
@@ -496,7 +496,7 @@ async def test_isr_proposal_completes_it_after_the_response() -> None:
         script_once(w, "write_assignment", *[after(store)] * 5)
 
         answers = await w.controller.ask(
-            AlterPartitionRequested(1, w.controller.cluster.brokers[1].epoch, tuple(proposals))
+            AlterPartitionReceived(1, w.controller.cluster.brokers[1].epoch, tuple(proposals))
         )
 
         assert [(answer.error, sorted(answer.leadership.isr)) for answer in answers] == [(0, [1, 2])] * 3

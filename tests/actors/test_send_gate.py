@@ -11,12 +11,12 @@ pytestmark = pytest.mark.anyio
 
 async def test_gate_that_is_shut_again_at_once_holds_back() -> None:
     gate = SendGate()
-    gate.shut("the store is not heard of")
-    passed = asyncio.create_task(gate.passed())
+    gate.pause("the store is not heard of")
+    passed = asyncio.create_task(gate.wait_open())
     await asyncio.sleep(0)
 
     gate.open()
-    gate.shut("the store is not heard of")
+    gate.pause("the store is not heard of")
     for _ in range(5):
         await asyncio.sleep(0)
 

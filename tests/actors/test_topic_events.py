@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.messages.events import TopicDeletion
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
@@ -117,7 +117,7 @@ async def test_recreated_topic_replaces_the_earlier_one(lost: str) -> None:
             await settle()
         elif lost == "to another read":
             w.store.state.deletions.add("nothing")
-            w.controller.loop.inbox.put(DeletionsChanged())
+            w.controller.loop.inbox.put(TopicDeletion())
         w.store.state.delete_topic("t")
         await w.store.create_topic(TopicRef("t", bytes(15) + b"2"), {0: Assignment((2,))}, {})
         await w.wait(20_000)

@@ -8,9 +8,9 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.admin import PartitionsRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import AddPartitions, DeleteTopic
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
-from kactl.decide.messages.events import TopicModified
+from kactl.decide.messages.events import PartitionModifications
 from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
 from kactl.model.errors import ControllerMoved, StoreUnavailable
 from tests.support.clocks import settle
@@ -64,13 +64,13 @@ async def test_id_survives_expansion_and_ends_with_deletion() -> None:
         await made.create("t", [[1]])
         (topic_id,) = ids_in_memory(made).values()
 
-        await send_request(made, PartitionsRequested("t", 2, ((1,),)))
+        await send_request(made, AddPartitions("t", 2, ((1,),)))
         assert made.known("t-1").leader == 1
         assert ids_in_memory(made) == await stored_ids(made, "t") == {"t": topic_id}
         (told,) = {ref.id for ref in made.brokers.of(1, LeaderAndIsr)[-1].states.topics}  # type: ignore[union-attr]
         assert told == topic_id
 
-        await send_request(made, TopicDeletionRequested("t"))
+        await send_request(made, DeleteTopic("t"))
         await made.clock.advance(1000)
         assert made.brokers.of(1, StopReplica)
         assert ids_in_memory(made) == await stored_ids(made, "t") == {}
@@ -86,7 +86,7 @@ async def test_topic_expanded_by_a_tool_keeps_its_id() -> None:
         before = ids_in_memory(made)
         held = {0: Assignment((1,)), 1: Assignment((1,))}
         await made.store.write_assignment(TopicRef("t", before["t"]), held, None)
-        made.controller.loop.inbox.put_once(TopicModified("t"))
+        made.controller.loop.inbox.put_once(PartitionModifications("t"))
         await settle()
 
         assert made.controller.partition(TopicPartition("t", 1)) is not None
@@ -105,7 +105,7 @@ async def test_topic_that_replaced_another_is_not_taken_for_the_expanded_one() -
 
         made.script("assignments", after(replace))
         made.brokers.forget()
-        made.controller.loop.inbox.put_once(TopicModified("t"))
+        made.controller.loop.inbox.put_once(PartitionModifications("t"))
         await settle()
 
         assert made.known("t-1").leader == 1
@@ -180,7 +180,7 @@ async def test_id_that_a_tool_removes_is_written_back(found: bytes, partitions: 
         await made.store.write_assignment(TopicRef("t"), held, None)
         remove_id(made, "t", found)
         made.brokers.forget()
-        made.controller.loop.inbox.put_once(TopicModified("t"))
+        made.controller.loop.inbox.put_once(PartitionModifications("t"))
         await settle()
 
         assert await stored_ids(made, "t") == ids_in_memory(made) == before
@@ -234,7 +234,7 @@ async def test_no_id_is_made_up_for_a_topic_that_has_lost_its_own(caplog: pytest
             # An operator writes it.
             remove_id(made, "t", before["t"])
             brokers.forget()
-            next_one.loop.inbox.put_once(TopicModified("t"))
+            next_one.loop.inbox.put_once(PartitionModifications("t"))
             await made.wait(15_000)
 
             assert {topic.name: topic.id for topic in next_one.topics()} == before

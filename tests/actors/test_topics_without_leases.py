@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignController
 from kactl.model import NO_BROKER
 from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle
@@ -50,7 +50,7 @@ async def test_next_controller_reads_the_setting_when_a_leader_waits() -> None:
     async with open_leaders(controllers=2) as leaders:
         await create(leaders, WITHOUT)
         first = leaders.controller
-        await first.ask(ResignRequested())
+        await first.ask(ResignController())
         await leaders.clock.advance(1_000)
         assert leaders.controller is not first
         await move_from_silent(leaders)

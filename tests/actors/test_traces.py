@@ -149,7 +149,7 @@ async def test_event_that_a_response_causes_belongs_to_the_tree() -> None:
         assert caused[0].parent is not None
         assert name_of(traced.spans(), caused[0].parent.span_id) == "controller.event BrokerChange"
         record = w.controller.elections(limit=1)[0]
-        assert record.because.trigger == "LeaderAndIsrAnswered"
+        assert record.because.trigger == "LeaderAndIsrResponseReceived"
         assert record.because.origin == (roots[0].attributes or {})["kactl.event.id"]
 
 

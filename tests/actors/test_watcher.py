@@ -8,7 +8,7 @@ import pytest
 from kactl.actors.priority_inbox import PriorityInbox
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
-from kactl.decide.messages.events import BrokersChanged, Event, SessionLost, TopicModified
+from kactl.decide.messages.events import BrokerChange, Event, Expire, PartitionModifications
 from kactl.stores.base import Changed, StoreEvent
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ async def test_waiting_event_is_not_queued_again() -> None:
     for change in (StoreEvent(Changed.BROKERS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.BROKERS)):
         watcher(change)
 
-    assert queued_messages(inbox) == [BrokersChanged(), TopicModified("orders")]
+    assert queued_messages(inbox) == [BrokerChange(), PartitionModifications("orders")]
 
 
 async def test_lost_session_clears_the_inbox() -> None:
@@ -40,7 +40,7 @@ async def test_lost_session_clears_the_inbox() -> None:
 
     watcher(StoreEvent(Changed.SESSION_LOST))
 
-    assert cleared == [SessionLost()]
+    assert cleared == [Expire()]
 
 
 async def test_change_after_the_controller_has_stopped_is_no_error(caplog: pytest.LogCaptureFixture) -> None:

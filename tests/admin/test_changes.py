@@ -300,8 +300,8 @@ async def test_queue_has_the_handled_events(server: Served) -> None:
 
     assert (response.depth, response.current, response.next) == (0, None, ())
     statistics = {item.label: item for item in response.kinds}
-    assert (statistics["ElectionRequested"].handled, statistics["ElectionRequested"].failed) == (1, 0)
-    assert statistics["ElectionRequested"].process.count == 1
+    assert (statistics["ReplicaLeaderElection"].handled, statistics["ReplicaLeaderElection"].failed) == (1, 0)
+    assert statistics["ReplicaLeaderElection"].process.count == 1
 
 
 UNEXPLAINED: dict[str, tuple[str, str, Any]] = {

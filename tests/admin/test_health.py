@@ -305,7 +305,7 @@ async def test_no_known_controller_fails_the_check(standby: Served) -> None:
 
 
 async def test_suspended_session_fails_the_check(server: Served) -> None:
-    server.controller.channels.gate.shut("the store is not heard of")
+    server.controller.channels.gate.pause("the store is not heard of")
 
     health = (await checks_of(server))["store-session"]
     server.controller.channels.gate.open()

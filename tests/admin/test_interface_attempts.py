@@ -37,7 +37,7 @@ async def test_trail_has_the_network_also_of_earlier_attempts_and_of_a_later_con
     assert found == [
         (node_id, "participant:1", operation)
         for node_id in (100, 101)
-        for operation in ("network Register", "network TopicEnsure", "network Goodbye")
+        for operation in ("network Register", "network EnsureTopic", "network Goodbye")
     ]
 
 
@@ -60,7 +60,7 @@ def test_denials_of_one_kind_are_counted_and_texts_of_peers_are_escaped() -> Non
     for _ in range(3):
         denied = Attempt(one, "network Register", "denied", "broker 2", "a\nb")
         add_attempt(trail, Recorded(denied, 5, 7), node_id=100)
-    done = Attempt(one, "network TopicEnsure", "done", "a\nb")
+    done = Attempt(one, "network EnsureTopic", "done", "a\nb")
     add_attempt(trail, Recorded(done, 6, 7), node_id=100)
 
     first, last = trail.read(0, 10)
@@ -75,6 +75,6 @@ def test_denials_of_one_kind_are_counted_and_texts_of_peers_are_escaped() -> Non
     assert (last.result, last.target, last.action, last.controller_epoch) == (
         "done",
         "a\\u000ab",
-        "network TopicEnsure",
+        "network EnsureTopic",
         7,
     )

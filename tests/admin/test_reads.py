@@ -86,7 +86,7 @@ async def test_readiness_probe_names_the_store_error() -> None:
 
 
 async def test_reads_are_rejected_during_a_takeover(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.controller.loop.controllership, "ready", False)
+    monkeypatch.setattr(server.controller.loop.preemption, "is_ready", False)
 
     assert (await server.get("/readyz")).status == 503
     refused = await server.get("/v1/partitions")

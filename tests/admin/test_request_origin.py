@@ -28,7 +28,7 @@ async def test_events_of_a_request_name_it_and_its_client(server: Served) -> Non
     because = drained[-1].because
     assert answered.headers["X-Request-Id"] == "maintenance-7"
     assert because is not None
-    assert (because.trigger, because.request) == ("ControlledShutdownRequested", "maintenance-7")
+    assert (because.trigger, because.request) == ("ControlledShutdown", "maintenance-7")
     assert because.caller == "token:local"
     assert (requests[-1].request, requests[-1].principal) == ("maintenance-7", because.caller)
     election = (await server.get("/v1/elections/recent?limit=1")).read(ElectionList).items[0]
@@ -57,10 +57,10 @@ async def test_changes_of_topics_name_the_request_that_wrote_them(server: Served
 
     causes = [event.because for event in (created, grown, deleted, own)]
     assert [cause and (cause.trigger, cause.request, cause.caller) for cause in causes] == [
-        ("TopicsChanged", "make-1", "token:local"),
-        ("TopicModified", "grow-2", "token:local"),
-        ("DeletionsChanged", "drop-3", "token:local"),
-        ("TopicsChanged", "", ""),
+        ("TopicChange", "make-1", "token:local"),
+        ("PartitionModifications", "grow-2", "token:local"),
+        ("TopicDeletion", "drop-3", "token:local"),
+        ("TopicChange", "", ""),
     ]
     assert all(cause is not None and 0 < cause.origin < cause.event for cause in causes[:3])
     assert elections[0].because.request == "grow-2"

@@ -198,7 +198,7 @@ def test_broker_drain_undo_and_controller_resignation(own_up: Up) -> None:
     assert undone.err == "Broker 1 may lead and follow again.\n"
     assert (resigned.code, resigned.err) == (0, f"Controller 0 has resigned from epoch {terms[0].epoch}.\n")
     assert [term.cause for term in terms] == ["asked to resign", ""]
-    assert {"ControlledShutdownRequested", "UndrainRequested"} <= {kind.label for kind in queue.kinds}
+    assert {"ControlledShutdown", "UndrainBroker"} <= {kind.label for kind in queue.kinds}
     assert re.search(r"^current ", own_up("controller", "queue").out)
     assert re.search(r"asked to resign", own_up("controller", "history").out)
 

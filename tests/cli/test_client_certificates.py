@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.cli.listener_security import listener_security, listener_tls
 from kactl.config.kafka_settings import BrokerPrincipalsConfig, KafkaConfig, KafkaTlsConfig
-from kactl.decide.messages.admin import TopicCreationRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import CreateTopic
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.model.errors import BadConfig
 from kactl.security.access import Acl, Acls, Operation, kafka_subject, topic
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.anyio
 
 RULES = "RULE:^CN=([a-z0-9-]+),OU=Brokers$/$1/,RULE:^CN=([a-z]+)$/$1/"
 ANSWERS: Any = {
-    TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
-    ProducerIdsRequested: lambda _: ProducerIdBlock(0, 0, 999),
+    CreateTopic: lambda request: TopicRef(request.topic, bytes(16)),
+    AllocateProducerIds: lambda _: ProducerIdBlock(0, 0, 999),
 }
 
 

@@ -41,7 +41,7 @@ def test_elections_are_listed_with_their_stages(up: Up) -> None:
 
     assert shown.code == 0
     assert re.search(r"^ +EVENT +TIME +TRIGGER +STRATEGY +MOVED +REJECTED +QUEUE +PLAN", shown.out, re.MULTILINE)
-    assert re.search(r"^\d{16} +[\d:.]+ +TopicsChanged +first +2 +0 ", shown.out, re.MULTILINE)
+    assert re.search(r"^\d{16} +[\d:.]+ +TopicChange +first +2 +0 ", shown.out, re.MULTILINE)
     (record,) = listed.json(list[ElectionEvent])
     assert record.because.strategy == "first"
 

@@ -30,7 +30,7 @@ def test_partition_is_described_with_its_causes(up: Up) -> None:
     assert any(line.split() == ["isr", "1,2,3"] for line in lines)
     assert any(line.startswith("told-0: ") for line in lines)
     caller = f"unix:uid={os.getuid()}"
-    assert any("absent -> new" in line and line.endswith(f"because of TopicsChanged for {caller}") for line in lines)
+    assert any("absent -> new" in line and line.endswith(f"because of TopicChange for {caller}") for line in lines)
     assert "REPLICA" in shown.out
 
 

@@ -69,11 +69,11 @@ def test_history_shows_states_with_their_causes(visit: Visit, up: Up) -> None:
     expect(lanes).to_have_text(["state", "broker 2", "broker 3", "broker 1"])
     expect(page.locator(".timeline .span.bad title").first).to_contain_text("broker 3 offline")
     row = page.locator("tr", has_text="replica on 3: online → offline")
-    expect(row.locator("td").last).to_contain_text("BrokersChanged")
+    expect(row.locator("td").last).to_contain_text("BrokerChange")
     link = page.locator("tr", has_text="new → online; leader").locator("a")
     link.click()
     expect(page.locator("h1")).to_have_text("Election path")
-    expect(page.locator("dl")).to_contain_text("TopicsChanged")
+    expect(page.locator("dl")).to_contain_text("TopicChange")
 
 
 def test_stretch_of_the_history_is_in_the_address(visit: Visit) -> None:

@@ -35,12 +35,12 @@ def test_failure_of_a_broker_appears_with_its_course(own_visit: Visit, own_up: U
 
     own_up("broker", "kill", "2")
 
-    lane = page.locator(".lane", has_text="BrokersChanged").first
+    lane = page.locator(".lane", has_text="BrokerChange").first
     expect(lane).to_contain_text(f"(offline) {len(led)} leaders moved. ✓ complete 2 of 2 brokers acknowledged")
     assert lane.locator("svg .span.commit").count() == 1
     assert lane.locator("svg .acked").count() == 2
     lane.locator("a").click()
-    expect(page.locator("dl")).to_contain_text("BrokersChanged")
+    expect(page.locator("dl")).to_contain_text("BrokerChange")
     page = own_visit.go("now")
     expect(page.locator(".card.bad")).to_contain_text("Broker 2")
     expect(page.locator(".figure.bad")).to_contain_text("1")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 PAGES = {
     "now": "Broker 2",
-    "elections": "TopicsChanged",
+    "elections": "TopicChange",
     "partitions": "orders-5",
     "partition/orders/0": "absent → new",
     "brokers": "Broker 3",

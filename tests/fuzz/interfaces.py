@@ -21,7 +21,7 @@ from kactl.cli.exits import Failure
 from kactl.config import file as config_file
 from kactl.config.values import Duration
 from kactl.decide.messages.control import LeaderAndIsr
-from kactl.decide.messages.leases import LeaderEpochs, LeadershipsReported
+from kactl.decide.messages.leases import LeaderEpochs, ReportLeaderships
 from kactl.decide.messages.log import AnyEvent, PartitionEvent
 from kactl.decide.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.forensics.event_types import Kind
@@ -76,7 +76,7 @@ _SHORT: Final = LeaderEpochs((TopicRef("t", bytes(16)),), b"123", b"1", b"1")
 _ELSEWHERE: Final = LeaderEpochs((TopicRef("t", bytes(16)),), b"\0\0\0\7", bytes(4), bytes(4))
 _ROWS: Final = samples()["Delta"][1]
 _WITH_COLUMNS: Final[list[tuple[wire.Family, Any]]] = [
-    (wire.REQUESTS, LeadershipsReported(1, 2, 3, each, each)) for each in (_SHORT, _ELSEWHERE)
+    (wire.REQUESTS, ReportLeaderships(1, 2, 3, each, each)) for each in (_SHORT, _ELSEWHERE)
 ] + [
     (wire.ROUTES, msgspec.structs.replace(_ROWS, routes=msgspec.structs.replace(_ROWS.routes, **{name: column})))
     for name, column in (
@@ -451,7 +451,7 @@ def _message(family: wire.Family, data: bytes) -> Any:
 
 def _check_columns(message: Any) -> None:
     """Decode columns of bytes, as the receiver of the message does."""
-    if isinstance(message, LeadershipsReported):
+    if isinstance(message, ReportLeaderships):
         with contextlib.suppress(BadRequest):
             message.ended.columns()
             message.waiting.columns()

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.decide.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.model.errors import ControllerUnreachable
@@ -89,7 +89,7 @@ async def test_shutdown_is_requested_until_nothing_is_led_at_most_three_times(
         await clock.advance(ATTEMPTS * BACKOFF_MS)
 
     assert results == [result]
-    assert controller.requests == [(n * BACKOFF_MS, ControlledShutdownRequested(3, 8)) for n in range(attempts)]
+    assert controller.requests == [(n * BACKOFF_MS, ControlledShutdown(3, 8)) for n in range(attempts)]
 
 
 async def test_unregistered_broker_sends_no_request() -> None:

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.admin import ControllerRequest, ResignRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import ControllerRequest, ResignController
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import NO_BROKER
 from kactl.model.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ControllerClient
@@ -17,7 +17,7 @@ from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = ProducerIdsRequested(1, 1)
+REQUEST = AllocateProducerIds(1, 1)
 
 
 class Metadata:
@@ -66,8 +66,8 @@ async def test_running_controller_answers_and_standby_raises_not_controller(hub:
 
             metadata.controller = 7
             with pytest.raises(BadRequest, match=f"controller epoch, which is {epoch}"):
-                await ask(ResignRequested(expected_epoch=epoch + 1))
-            assert await ask(ResignRequested(expected_epoch=epoch)) is None
+                await ask(ResignController(expected_epoch=epoch + 1))
+            assert await ask(ResignController(expected_epoch=epoch)) is None
             assert not active.is_active or active.snapshot().epoch > epoch
 
         with pytest.raises(ControllerUnreachable, match="no controller with that id"):

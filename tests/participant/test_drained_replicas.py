@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.admin import ResignRequested, UndrainRequested
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.admin import ResignController, UndrainBroker
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.hosted_replicas import Role
@@ -17,7 +17,7 @@ from tests.support.clocks import ManualClock, settle
 pytestmark = pytest.mark.anyio
 
 T_0 = TopicPartition("t", 0)
-DRAIN = ControlledShutdownRequested(2, NO_EPOCH)
+DRAIN = ControlledShutdown(2, NO_EPOCH)
 
 
 class Drained:
@@ -43,7 +43,7 @@ class Drained:
         await self.controller.create_topic("t", assignment={0: (1, 2)})
         await settle()
         # The first drain takes it out of the ISR, under another leader epoch; the second one does not.
-        for request in (DRAIN, UndrainRequested(2), DRAIN):
+        for request in (DRAIN, UndrainBroker(2), DRAIN):
             await self.controller.ask(request)
             await settle()
         assert self.role() is Role.STOPPED
@@ -60,7 +60,7 @@ class Drained:
 
 async def test_undrained_broker_follows_again() -> None:
     async with Drained() as drained:
-        await drained.controller.ask(UndrainRequested(2))
+        await drained.controller.ask(UndrainBroker(2))
         await settle()
 
         assert drained.role() is Role.FOLLOWER
@@ -68,11 +68,11 @@ async def test_undrained_broker_follows_again() -> None:
 
 async def test_broker_stays_drained_under_the_next_controller() -> None:
     async with Drained() as drained:
-        await drained.controller.ask(ResignRequested())
+        await drained.controller.ask(ResignController())
         await settle()
 
         assert drained.controller.is_active
         assert drained.role() is Role.STOPPED
-        await drained.controller.ask(UndrainRequested(2))
+        await drained.controller.ask(UndrainBroker(2))
         await settle()
         assert drained.role() is Role.FOLLOWER

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import StateSent
-from kactl.decide.messages.leases import LeadershipsReported
+from kactl.decide.messages.leases import ReportLeaderships
 from kactl.model import TopicPartition
 from kactl.participant import Listener, Participant
 from kactl.participant.leadership_reports import REPEAT_MS
@@ -38,10 +38,10 @@ class Reports:
     """The controller's side of the reports."""
 
     def __init__(self) -> None:
-        self.all: list[LeadershipsReported] = []
+        self.all: list[ReportLeaderships] = []
 
     async def ask(self, request: ControllerRequest) -> Any:
-        if isinstance(request, LeadershipsReported):
+        if isinstance(request, ReportLeaderships):
             self.all.append(request)
 
     def ended(self) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.admin import ControllerRequest, UndrainBroker
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.model.errors import ControllerUnreachable, ErrorCode, NotController
 from kactl.participant import Participants
@@ -34,10 +34,10 @@ class IsrController:
     """
 
     outcomes: list[ErrorCode | Exception] = dataclasses.field(default_factory=list)
-    requests: list[AlterPartitionRequested] = dataclasses.field(default_factory=list)
+    requests: list[AlterPartitionReceived] = dataclasses.field(default_factory=list)
 
     async def ask(self, request: ControllerRequest, /) -> Any:
-        assert isinstance(request, AlterPartitionRequested)
+        assert isinstance(request, AlterPartitionReceived)
         self.requests.append(request)
         outcome = self.outcomes.pop(0) if self.outcomes else ErrorCode.NONE
         if isinstance(outcome, Exception):
@@ -266,12 +266,12 @@ async def test_ineligible_member_is_proposed_at_growing_intervals(
 
 async def test_drained_broker_is_not_proposed_until_it_is_restored() -> None:
     async with isr_cluster(session_timeout_ms=10 * LAG_MS) as (controller, _, _, clock):
-        requests: list[AlterPartitionRequested] = []
+        requests: list[AlterPartitionReceived] = []
         ask = controller.hub.controller(CONTROLLER)
         assert ask is not None
 
         async def record(request: ControllerRequest, /) -> Any:
-            if isinstance(request, AlterPartitionRequested):
+            if isinstance(request, AlterPartitionReceived):
                 requests.append(request)
             return await ask(request)
 
@@ -283,7 +283,7 @@ async def test_drained_broker_is_not_proposed_until_it_is_restored() -> None:
         await clock.advance(120_000)
         assert len(requests) <= 1  # the new leader may have received its leadership before the metadata
 
-        await controller.ask(UndrainRequested(2))
+        await controller.ask(UndrainBroker(2))
         await clock.advance(RETRY_MS)
 
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
@@ -312,9 +312,9 @@ async def test_drained_leader_proposes_others_until_one_of_them_leads() -> None:
 
         assert isrs(controller)[0] == (2, 3)
         assert controller.partitions_of("orders")[0].leader == 2
-        proposals = [request for request in requests if isinstance(request, AlterPartitionRequested)]
+        proposals = [request for request in requests if isinstance(request, AlterPartitionReceived)]
         assert len([request for request in proposals if request.broker == 1]) <= 2
-        await controller.ask(UndrainRequested(1))
+        await controller.ask(UndrainBroker(1))
         await clock.advance(RETRY_MS)
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
 
@@ -492,7 +492,7 @@ async def isr_cluster(
 
             async def ask(request: ControllerRequest, /) -> Any:
                 response = await original(request)
-                if isinstance(request, AlterPartitionRequested) and lose():
+                if isinstance(request, AlterPartitionReceived) and lose():
                     raise ControllerUnreachable("the response was lost")
                 return response
 

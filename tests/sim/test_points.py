@@ -68,7 +68,7 @@ def test_controller_is_killed_exactly_at_a_point() -> None:
 
 
 def test_hits_are_counted_only_during_the_named_event() -> None:
-    fail = Action("fail", at_ms=500, at_point="TopicsChanged: store.assignments after")
+    fail = Action("fail", at_ms=500, at_point="TopicChange: store.assignments after")
 
     outcome = run_script(script(fail))
 
@@ -76,7 +76,7 @@ def test_hits_are_counted_only_during_the_named_event() -> None:
     assert outcome.probes["point store.assignments after"] >= 2  # failed once, and repeated
 
 
-@pytest.mark.parametrize("point", ["store.write_producer_ids after", "ProducerIdsRequested: handler after"])
+@pytest.mark.parametrize("point", ["store.write_producer_ids after", "AllocateProducerIds: handler after"])
 @pytest.mark.parametrize("kind", ["model", "participant"])
 def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any, point: str) -> None:
     fail = Action("fail", at_ms=5_000, at_point=point)
@@ -94,7 +94,7 @@ def test_request_of_a_broker_that_fails_at_a_point_ends_no_task(kind: Any, point
 
 def test_creation_that_fails_at_a_point_may_have_been_carried_out() -> None:
     """The topic is not removed by hand, because the creation may come later."""
-    fail = Action("fail", at_ms=5_000, at_point="TopicCreationRequested: handler after")
+    fail = Action("fail", at_ms=5_000, at_point="CreateTopic: handler after")
     create = Action("create", at_ms=6_000, args={"topic": "t2", "replicas": [[1, 2]], "to": "active controller"})
     vanish = Action("vanish", at_ms=12_000, args={"topic": "t2"})
 

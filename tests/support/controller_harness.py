@@ -15,7 +15,7 @@ import numpy as np
 
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -205,7 +205,7 @@ class World:
     ) -> list[TopicPartition]:
         """Request a controlled shutdown as a broker does, by default under its current broker epoch."""
         said = self.epoch(broker) if broker_epoch is None else broker_epoch
-        remaining: list[TopicPartition] = await self.controller.ask(ControlledShutdownRequested(broker, said, dry_run))
+        remaining: list[TopicPartition] = await self.controller.ask(ControlledShutdown(broker, said, dry_run))
         await settle()
         return remaining
 

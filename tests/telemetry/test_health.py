@@ -102,9 +102,9 @@ def test_facts_without_failures_are_healthy() -> None:
         ("event-queue-oldest", {"queue_oldest_ms": 30_001.0}, "fail", "depth"),
         (
             "event-queue-oldest",
-            {"in_hand": "BrokersChanged", "in_hand_ms": 30_001.0},
+            {"in_hand": "BrokerChange", "in_hand_ms": 30_001.0},
             "fail",
-            "BrokersChanged handled for",
+            "BrokerChange handled for",
         ),
         ("stuck-reassignments", {"reassignments": Stuck(1, 5, (("a-0", "broker 3"),))}, "fail", "a-0: broker 3"),
         ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 in progress"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Heartbeat, Identified, Identify, Refused, SessionAnswer, SessionRequest
@@ -82,7 +82,7 @@ def logged(caplog: pytest.LogCaptureFixture, error: Exception) -> Iterator[Calla
 @pytest.mark.parametrize(
     "call",
     [
-        lambda link, spectator: link.ask(ProducerIdsRequested(1, 41), controller=100),
+        lambda link, spectator: link.ask(AllocateProducerIds(1, 41), controller=100),
         lambda link, spectator: spectator.watch(Watch()),
     ],
     ids=["ask", "watch"],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.admin import UndrainBroker
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.model import TopicPartition
@@ -155,7 +155,7 @@ def test_cut_separates_nodes_in_the_network() -> None:
             return sum(each is message for each in port.received)  # not those of the node's own participant
 
         async def ask() -> None:
-            await link.ask(UndrainRequested(2), controller=int(active.removeprefix("controller ")))
+            await link.ask(UndrainBroker(2), controller=int(active.removeprefix("controller ")))
 
         async def call(work: Coroutine[Any, Any, None]) -> None:
             await cluster.loop.start(one, work)

@@ -13,7 +13,7 @@ def a_script() -> Script:
         name="INV-49-0001",
         actions=[
             Action("kill", at_ms=30_000.0, args={"node": "broker 4", "restart_after_ms": 200}),
-            Action("elect", at_point="BrokersChanged.before_first_send", hit=2, args={"partitions": ["t1-1"]}),
+            Action("elect", at_point="BrokerChange.before_first_send", hit=2, args={"partitions": ["t1-1"]}),
         ],
     )
 

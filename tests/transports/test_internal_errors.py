@@ -54,7 +54,7 @@ async def test_report_is_repeated(
     network: Network, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    left = fail_once(monkeypatch, PartitionReports, "on_partitions_reported")
+    left = fail_once(monkeypatch, PartitionReports, "on_report_partitions")
     with anyio.fail_after(60):
         async with (
             kactl.Controller(100, network=network) as controller,

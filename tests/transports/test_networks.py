@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kactl
-from kactl.decide.messages.admin import ControllerRequest, UndrainRequested
+from kactl.decide.messages.admin import ControllerRequest, UndrainBroker
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.decide.messages.following import FollowerReportsRequested, PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
@@ -118,13 +118,13 @@ async def test_controller_is_reached_until_it_stops() -> None:
         async with kactl.Controller(7, hub=hub) as controller:
             await controller.wait_active()
             with pytest.raises(BrokerNotAvailable):
-                await link.ask(UndrainRequested(1), controller=7)
+                await link.ask(UndrainBroker(1), controller=7)
 
         with pytest.raises(ControllerUnreachable, match="no controller with that id"):
-            await link.ask(UndrainRequested(1), controller=7)
+            await link.ask(UndrainBroker(1), controller=7)
 
 
-class Office:
+class ControllerLinks:
     """Controller instance that records links and requests of sessions. It is active if it has an answer."""
 
     def __init__(self, node_id: int, answer: SessionAnswer | None = None) -> None:
@@ -165,7 +165,7 @@ class Office:
 
 
 async def test_controllers_learn_of_links_that_open_before_and_after_they_start() -> None:
-    hub, office, one, two = MemoryHub(), Office(7), Port(1), Port(2)
+    hub, office, one, two = MemoryHub(), ControllerLinks(7), Port(1), Port(2)
     one.incarnation, two.incarnation = b"1", b"2"
     async with hub.participant_side(one), hub.controller_side(office), hub.participant_side(two) as link:
         assert office.links == [(1, b"1"), (2, b"2")]
@@ -178,7 +178,7 @@ async def test_controllers_learn_of_links_that_open_before_and_after_they_start(
 
 
 async def test_request_of_a_session_reaches_the_active_controller() -> None:
-    hub, standby, active = MemoryHub(), Office(7), Office(8, Granted(3, 6_000, 1))
+    hub, standby, active = MemoryHub(), ControllerLinks(7), ControllerLinks(8, Granted(3, 6_000, 1))
     await active.clock.advance(5)
     async with hub.controller_side(standby), hub.participant_side(Port(1)) as link:
         with pytest.raises(ControllerUnreachable, match="controller 7 is not active"):

@@ -115,8 +115,8 @@ def test_events_reference_has_kinds_causes_and_triggers() -> None:
 
     for kind in ("controller", "broker", "topic", "partition", "replica", "handler", "request", "election", "reset"):
         assert f"\n## `{kind}`\n" in page
-    assert "| `trigger` | str | kind of that event, such as BrokersChanged. |" in page
-    assert "| `BrokersChanged` |" in page
+    assert "| `trigger` | str | kind of that event, such as BrokerChange. |" in page
+    assert "| `BrokerChange` |" in page
 
 
 def test_python_reference_has_every_public_name() -> None:

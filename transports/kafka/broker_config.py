@@ -36,7 +36,7 @@ async def read_broker_config(connection: KafkaConnection, names: Sequence[str]) 
     try:
         response = DESCRIBE_CONFIGS_API.response.read(data, _VERSION, begin=_CORRELATION_ID.size)
     except MalformedMessage as error:
-        raise BrokerUnreachable(broker, f"what it sent is no answer: {error}") from None
+        raise BrokerUnreachable(broker, f"malformed response: {error}") from None
     (found,) = response["results"] or [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "configs": ()}]
     if found["error_code"]:
         name = ErrorCode(found["error_code"]).name if found["error_code"] in set(ErrorCode) else found["error_code"]

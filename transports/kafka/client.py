@@ -200,7 +200,7 @@ class KafkaConnection:
                 return decode(request, correlation_id, data)
             return await run_in_thread(decode, request, correlation_id, data)
         except MalformedMessage as error:
-            raise self._unreachable(f"what it sent is no answer: {error}") from error
+            raise self._unreachable(f"malformed response: {error}") from error
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._is_closed:
@@ -278,7 +278,7 @@ class KafkaConnection:
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         if not 0 <= size <= RESPONSE_SIZE_MAX:
             raise self._unreachable(
-                f"what it sent is no answer: a length of {size} bytes, at most {RESPONSE_SIZE_MAX} are taken"
+                f"malformed response: a length of {size} bytes, at most {RESPONSE_SIZE_MAX} are taken"
             )
         return await reader.readexactly(size)
 

@@ -7,7 +7,7 @@ are created. All requests that the sender may not send are recorded, and all con
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.admin import ControllerRequest, EnsureTopic, TopicProgress
 from kactl.decide.messages.sessions import (
     Goodbye,
     NotController,
@@ -26,7 +26,7 @@ from kactl.transports.tcp.wire import Begin
 
 from .link import Link
 
-CHANGES: Final = (Register, Goodbye, TopicEnsureRequested)
+CHANGES: Final = (Register, Goodbye, EnsureTopic)
 _DENIALS: Final = frozenset({BrokerIdTaken.__name__, EndpointUnreachable.__name__})
 
 
@@ -49,14 +49,14 @@ async def recorded(
         raise
     finally:
         if outcome == "denied" or (outcome is not None and isinstance(request, CHANGES)):
-            operation = type(request).__name__.removesuffix("Requested")
+            operation = type(request).__name__.removesuffix("Received")
             port.attempted(_attempt(link, operation, outcome, target=_target(request), detail=detail))
     return answer
 
 
 def denied(port: ControllerPort, link: Link, request: Begin, reason: str) -> None:
     """Record a request of a type that the participant must not send, or that names another one."""
-    operation = "" if request.kind is None else request.kind.__name__.removesuffix("Requested")
+    operation = "" if request.kind is None else request.kind.__name__.removesuffix("Received")
     target = "" if request.broker is None else f"broker {request.broker}"
     port.attempted(_attempt(link, operation, "denied", target=target, detail=reason))
 
@@ -92,7 +92,7 @@ def _outcome_of(answer: SessionAnswer | Any) -> tuple[Outcome | None, str]:
 
 
 def _target(request: SessionRequest | ControllerRequest) -> str:
-    if isinstance(request, TopicEnsureRequested):
+    if isinstance(request, EnsureTopic):
         return request.topic
     broker = getattr(request, "broker", None)
     return "" if broker is None else f"broker {broker}"

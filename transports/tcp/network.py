@@ -41,6 +41,7 @@ from . import attempts, handshake
 from . import identity as identities
 from .addresses import DEFAULT_LISTEN, Address, Exposure
 from .control_link import TcpControlLink
+from .controller_links import ControllerLinks, TcpTransport
 from .dialing import Dialer
 from .endpoint_check import EndpointCheck, PeerNetworks
 from .handshake import CONTROL, IDENTIFY, VERIFY, Credentials, Hello
@@ -49,7 +50,6 @@ from .limits import Limits
 from .link import Link
 from .listener import Listener
 from .metrics import LinkMetrics
-from .office import Office, TcpTransport
 from .rights import EnsureTopics, check_ensure_topics
 from .search import ControllerSearch, is_controller
 from .served import Served
@@ -157,7 +157,7 @@ class TcpNetwork:
         self._listening = 0  # sides that need the listener
         self._tasks = Tasks("the network")
         self._lock = anyio.Lock()
-        self._offices: dict[int, Office] = {}
+        self._offices: dict[int, ControllerLinks] = {}
         self._ports: dict[str, ParticipantPort] = {}
         self._home: forks.Home | None = None  # the process in which it is used
 
@@ -262,7 +262,7 @@ class TcpNetwork:
         self._check_process()
         async with self._listens():
             check = EndpointCheck(port, self.verify, required=self.verify_endpoint)
-            office = Office(
+            office = ControllerLinks(
                 port, limits=self.limits, metrics=self._metrics, endpoints=check, ensure_topics=self._ensure_topics
             )
             self._offices[port.node_id] = office
@@ -514,12 +514,12 @@ class TcpNetwork:
         if office is not None:
             attempts.refused(office.port, host, link, reason)
 
-    def _active_office(self) -> Office | None:
+    def _active_office(self) -> ControllerLinks | None:
         """Returns the active controller of this process, or another one; None if none runs here."""
         offices = tuple(self._offices.values())
         return next((office for office in offices if office.port.standby() is None), offices[0] if offices else None)
 
-    def _claims(self, hello: Hello, office: Office | None) -> Hello:
+    def _claims(self, hello: Hello, office: ControllerLinks | None) -> Hello:
         """Returns the claims of this side. Raises ControllerUnreachable, NotAuthorized."""
         silence_ms = self.limits.silence_ms
         if hello.purpose in (CONTROL, IDENTIFY) or (hello.purpose == VERIFY and not hello.target):

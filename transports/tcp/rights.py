@@ -23,27 +23,27 @@ class Right(enum.Enum):
 
 
 RIGHTS: Final[dict[type[ControllerRequest], Right]] = {
-    admin.ResignRequested: Right.NONE,
-    admin.ReleaseRequested: Right.NONE,
-    admin.UncleanElectionsEnabled: Right.NONE,
-    admin.EventsHandled: Right.NONE,
-    admin.UndrainRequested: Right.NONE,
-    admin.BrokerIdRequested: Right.NONE,  # for the handshake
-    admin.ReplicaResetRequested: Right.NONE,
-    admin.ElectionRequested: Right.NONE,
-    admin.TopicCreationRequested: Right.NONE,
-    admin.TopicDeletionRequested: Right.NONE,
-    admin.TopicEnsureRequested: Right.ANY,
-    admin.PartitionsRequested: Right.NONE,
-    admin.ReassignmentRequested: Right.NONE,
-    admin.ReassignmentsListed: Right.NONE,
-    admin.FeatureUpdatesRequested: Right.NONE,
-    broker.ControlledShutdownRequested: Right.OWN,
-    broker.AlterPartitionRequested: Right.OWN,
-    broker.ProducerIdsRequested: Right.OWN,
-    broker.PartitionsReported: Right.OWN,
-    broker.LeadersReported: Right.OWN,
-    leases.LeadershipsReported: Right.OWN,
+    admin.ResignController: Right.NONE,
+    admin.ReleaseController: Right.NONE,
+    admin.EnableUncleanElections: Right.NONE,
+    admin.AwaitEvents: Right.NONE,
+    admin.UndrainBroker: Right.NONE,
+    admin.AllocateBrokerId: Right.NONE,  # for the handshake
+    admin.ResetReplica: Right.NONE,
+    admin.ReplicaLeaderElection: Right.NONE,
+    admin.CreateTopic: Right.NONE,
+    admin.DeleteTopic: Right.NONE,
+    admin.EnsureTopic: Right.ANY,
+    admin.AddPartitions: Right.NONE,
+    admin.ApiPartitionReassignment: Right.NONE,
+    admin.ListPartitionReassignments: Right.NONE,
+    admin.UpdateFeatures: Right.NONE,
+    broker.ControlledShutdown: Right.OWN,
+    broker.AlterPartitionReceived: Right.OWN,
+    broker.AllocateProducerIds: Right.OWN,
+    broker.ReportPartitions: Right.OWN,
+    broker.ReportLeaders: Right.OWN,
+    leases.ReportLeaderships: Right.OWN,
 }
 
 

@@ -32,7 +32,7 @@ from kactl.admin.service import LocalBrokers, Service
 from kactl.admin.tallies import Shares, shares
 from kactl.decide.machines import draining
 from kactl.decide.machines.explain import broker_state
-from kactl.decide.messages.admin import UndrainRequested
+from kactl.decide.messages.admin import UndrainBroker
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers
 from kactl.model import TopicPartition
@@ -159,7 +159,7 @@ async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, Broker
     action = "undrain broker" if body.undo else "drain broker"
     async with audited(service, action, id_, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.undo:
-            changed = await controller.ask(UndrainRequested(id_, dry_run=body.dry_run, by=by))
+            changed = await controller.ask(UndrainBroker(id_, dry_run=body.dry_run, by=by))
         else:
             min_isr = await service.min_isr()
             replicas = draining.held_by(controller.cluster, id_)

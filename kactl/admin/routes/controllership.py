@@ -20,7 +20,7 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.decide.messages.admin import ReleaseRequested
+from kactl.decide.messages.admin import ReleaseController
 from kactl.model.errors import BadRequest, NotController, StaleEpoch
 from kactl.telemetry.durations import Summary
 
@@ -94,7 +94,7 @@ async def release(service: Service, request: ApiRequest[NoData, NoData, Release]
     """End the hold of an instance."""
     id_, dry_run = request.body.controller_id, request.body.dry_run
     async with audited(service, "release instance", id_, reason=request.body.reason, dry_run=dry_run) as audit:
-        changed = await service.controller.ask(ReleaseRequested(id_, dry_run=dry_run))
+        changed = await service.controller.ask(ReleaseController(id_, dry_run=dry_run))
         if not changed:
             audit.detail = "it was not held"
     return Released(controller_id=id_, changed=changed, dry_run=dry_run)

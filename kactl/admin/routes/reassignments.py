@@ -30,7 +30,7 @@ from kactl.admin.service import Service
 from kactl.admin.views import converted
 from kactl.decide.machines.reassignment import Progress, progress
 from kactl.decide.machines.reassignment_plan import Replicas, plan
-from kactl.decide.messages.admin import ReassignmentRequested
+from kactl.decide.messages.admin import ApiPartitionReassignment
 from kactl.decide.messages.admin import ReassignmentResult as Result
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.records import Names
@@ -58,7 +58,7 @@ async def reassign(service: Service, request: ApiRequest[NoData, NoData, Reassig
     if len(targets) < len(body.partitions):
         counts = collections.Counter(TopicPartition(target.topic, target.partition) for target in body.partitions)
         raise BadRequest("partitions", f"{counts.most_common(1)[0][0]} is named twice; name each partition once")
-    return await _ask(service, "reassign", ReassignmentRequested(targets, body.dry_run), reason=body.reason)
+    return await _ask(service, "reassign", ApiPartitionReassignment(targets, body.dry_run), reason=body.reason)
 
 
 async def cancel(
@@ -66,7 +66,7 @@ async def cancel(
 ) -> ReassignmentAnswer:
     """Cancel the reassignment of one partition."""
     name = TopicPartition(request.path.topic, request.path.partition)
-    message = ReassignmentRequested({name: None}, request.query.dry_run)
+    message = ApiPartitionReassignment({name: None}, request.query.dry_run)
     return await _ask(service, "cancel reassignment of", message, reason=request.query.reason)
 
 
@@ -166,7 +166,7 @@ def _loads(
     )
 
 
-async def _ask(service: Service, action: str, request: ReassignmentRequested, *, reason: str) -> ReassignmentAnswer:
+async def _ask(service: Service, action: str, request: ApiPartitionReassignment, *, reason: str) -> ReassignmentAnswer:
     target = listed(request.targets)
     async with audited(service, action, target, reason=reason, dry_run=request.dry_run) as audit:
         try:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.topic import Rules, check_overrides
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Ints, first
 from kactl.decide.state.table import Table
@@ -42,7 +42,7 @@ def topic_rules(cluster: Cluster, settings: ControllerSettings) -> Rules:
 
 
 def check_creation(
-    request: TopicCreationRequested, cluster: Cluster, settings: ControllerSettings
+    request: CreateTopic, cluster: Cluster, settings: ControllerSettings
 ) -> tuple[TopicRef, dict[int, Assignment]]:
     """Returns the requested topic with its assignment; nothing is changed.
 
@@ -81,7 +81,7 @@ def check_room(cluster: Cluster, more: int, partitions_max: int) -> None:
         )
 
 
-def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, Assignment]:
+def _placement(request: CreateTopic, cluster: Cluster) -> dict[int, Assignment]:
     """Returns the assignment of a new topic: the requested one, or a new one."""
     if request.assignment is not None:
         if request.partitions is not None or request.replication_factor is not None:
@@ -105,7 +105,7 @@ def _placement(request: TopicCreationRequested, cluster: Cluster) -> dict[int, A
     return dict(enumerate(map(Assignment, placed)))
 
 
-def _unplaced(request: TopicCreationRequested, cluster: Cluster, settings: ControllerSettings) -> dict[int, Assignment]:
+def _unplaced(request: CreateTopic, cluster: Cluster, settings: ControllerSettings) -> dict[int, Assignment]:
     """Returns the stored assignment of a new ownership topic: partitions without replicas. See `ownership`."""
     if request.assignment is not None or request.replication_factor is not None:
         raise BadRequest(
@@ -132,7 +132,7 @@ def _checked_count(partitions: int | None) -> int:
 
 
 def check_growth(
-    request: PartitionsRequested, existing: Mapping[int, Assignment], cluster: Cluster, *, is_ownership: bool = False
+    request: AddPartitions, existing: Mapping[int, Assignment], cluster: Cluster, *, is_ownership: bool = False
 ) -> dict[int, Assignment]:
     """Returns the partitions to add with their assignments; nothing is changed.
 

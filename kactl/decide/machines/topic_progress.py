@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.decide.messages.admin import TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.admin import EnsureTopic, TopicProgress
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Rows
 from kactl.model import NO_LEADER, TopicPartition
@@ -34,7 +34,7 @@ class Delivery(NamedTuple):
     last_error: Callable[[int], str]
 
 
-def missing_brokers(cluster: Cluster, asked: TopicEnsureRequested) -> str:
+def missing_brokers(cluster: Cluster, asked: EnsureTopic) -> str:
     """Returns why a topic cannot be created before more brokers have registered or linked; empty if it can.
 
     The brokers that count are those of `usable_brokers`, as for placement, also if an assignment names them.

@@ -27,7 +27,7 @@ class ControllerRequest(Event, frozen=True):
 # -- the instance ------------------------------------------------------------------------------------------------------
 
 
-class ResignRequested(ControllerRequest, frozen=True):
+class ResignController(ControllerRequest, frozen=True):
     """Give up the controllership. Answer: None.
 
     Attributes:
@@ -48,7 +48,7 @@ class ResignRequested(ControllerRequest, frozen=True):
     reason: str = ""
 
 
-class ReleaseRequested(ControllerRequest, frozen=True):
+class ReleaseController(ControllerRequest, frozen=True):
     """End the hold of an instance. Answer: whether it was held. Raises NotController."""
 
     state = ControllerState.CONTROLLER_SHUTDOWN
@@ -56,7 +56,7 @@ class ReleaseRequested(ControllerRequest, frozen=True):
     dry_run: bool = False
 
 
-class UncleanElectionsEnabled(ControllerRequest, frozen=True):
+class EnableUncleanElections(ControllerRequest, frozen=True):
     """Change this instance's default: topics without a setting of their own allow unclean elections, or do not.
 
     The default for all brokers in the store takes precedence. Answer: None.
@@ -67,7 +67,7 @@ class UncleanElectionsEnabled(ControllerRequest, frozen=True):
     enabled: bool = True
 
 
-class EventsHandled(ControllerRequest, frozen=True):
+class AwaitEvents(ControllerRequest, frozen=True):
     """Wait until the controller has handled the events that were queued before. Answer: None."""
 
     priority = Priority.LOW
@@ -76,11 +76,11 @@ class EventsHandled(ControllerRequest, frozen=True):
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-class UndrainRequested(ControllerRequest, frozen=True):
+class UndrainBroker(ControllerRequest, frozen=True):
     """End the drain of a broker, and cancel its shutdown. Answer: whether it was drained or shutting down.
 
     The broker follows again where its replicas were stopped, and leads partitions that no other broker can lead. Other
-    leaders do not change. A `ControlledShutdownRequested` without a broker epoch drains a broker.
+    leaders do not change. A `ControlledShutdown` without a broker epoch drains a broker.
 
     Raises NotController, or BrokerNotAvailable for a broker that is neither registered nor drained.
 
@@ -95,7 +95,7 @@ class UndrainRequested(ControllerRequest, frozen=True):
     by: str = ""
 
 
-class BrokerIdRequested(ControllerRequest, frozen=True):
+class AllocateBrokerId(ControllerRequest, frozen=True):
     """Give an id to a participant that has not chosen one; see `kactl.decide.messages.sessions.Identify`. Answer: the
     id.
 
@@ -109,7 +109,7 @@ class BrokerIdRequested(ControllerRequest, frozen=True):
     start: bytes
 
 
-class ReplicaResetRequested(ControllerRequest, frozen=True):
+class ResetReplica(ControllerRequest, frozen=True):
     """Let a participant use a replica again although its handler has failed too often. Answer: the
     `kactl.decide.state.replica_reports.ReplicaReport` that the reset ends.
 
@@ -133,7 +133,7 @@ class ElectionKind(enum.Enum):
     UNCLEAN = "unclean"
 
 
-class ElectionRequested(ControllerRequest, frozen=True):
+class ReplicaLeaderElection(ControllerRequest, frozen=True):
     """Elect leaders. Answer: a list of ElectionResult, one for each requested partition.
 
     Attributes:
@@ -174,8 +174,8 @@ class ElectionResult(msgspec.Struct, frozen=True):
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-class TopicCreationRequested(ControllerRequest, frozen=True):
-    """Create a topic. Answer: its TopicRef; the TopicsChanged that follows brings its partitions online.
+class CreateTopic(ControllerRequest, frozen=True):
+    """Create a topic. Answer: its TopicRef; the TopicChange that follows brings its partitions online.
 
     Attributes:
         partitions, replication_factor: both, or neither and an assignment.
@@ -211,10 +211,10 @@ class TopicProgress(msgspec.Struct, frozen=True):
     partitions: Mapping[int, str] = {}
 
 
-class TopicEnsureRequested(ControllerRequest, frozen=True):
+class EnsureTopic(ControllerRequest, frozen=True):
     """Create a topic unless it exists, and look at its leaders. Answer: TopicProgress.
 
-    To be repeated until no partition waits. The attributes are those of TopicCreationRequested. Raises TopicExists if
+    To be repeated until no partition waits. The attributes are those of CreateTopic. Raises TopicExists if
     the topic is of another kind, or has another number of partitions. An ownership topic grows, and is never shrunk.
 
     Attributes:
@@ -242,8 +242,8 @@ class TopicEnsureRequested(ControllerRequest, frozen=True):
         return 1 if self.partitions is None else self.partitions
 
 
-class TopicDeletionRequested(ControllerRequest, frozen=True):
-    """Mark a topic for deletion. Answer: its TopicRef; the DeletionsChanged that follows starts the deletion.
+class DeleteTopic(ControllerRequest, frozen=True):
+    """Mark a topic for deletion. Answer: its TopicRef; the TopicDeletion that follows starts the deletion.
 
     Raises NotFound, BeingDeleted or TopicDeletionDisabled.
     """
@@ -253,8 +253,8 @@ class TopicDeletionRequested(ControllerRequest, frozen=True):
     dry_run: bool = False
 
 
-class PartitionsRequested(ControllerRequest, frozen=True):
-    """Add partitions to a topic. Answer: None; the TopicModified that follows brings them online.
+class AddPartitions(ControllerRequest, frozen=True):
+    """Add partitions to a topic. Answer: None; the PartitionModifications that follows brings them online.
 
     Raises NotFound, InvalidPartitions (not more than there are), InvalidReplicaAssignment, BeingDeleted, or
     ReassignmentRunning.
@@ -275,7 +275,7 @@ class PartitionsRequested(ControllerRequest, frozen=True):
 # -- reassignments -----------------------------------------------------------------------------------------------------
 
 
-class ReassignmentRequested(ControllerRequest, frozen=True):
+class ApiPartitionReassignment(ControllerRequest, frozen=True):
     """Move partitions to other replicas, or cancel a reassignment. Answer: a list of ReassignmentResult, in order.
 
     Attributes:
@@ -302,7 +302,7 @@ class ReassignmentResult(msgspec.Struct, frozen=True):
     assignment: Assignment | None = None
 
 
-class ReassignmentsListed(ControllerRequest, frozen=True):
+class ListPartitionReassignments(ControllerRequest, frozen=True):
     """List reassignments. Answer: dict[TopicPartition, Assignment], by name, of those in progress.
 
     Attributes:
@@ -333,7 +333,7 @@ class FeatureUpdate(msgspec.Struct, frozen=True):
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
-class FeatureUpdatesRequested(ControllerRequest, frozen=True):
+class UpdateFeatures(ControllerRequest, frozen=True):
     """Finalize levels of features. Answer: a list of FeatureResult, in order."""
 
     state = ControllerState.UPDATE_FEATURES

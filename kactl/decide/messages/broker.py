@@ -18,7 +18,7 @@ from .routes import LeaderColumns
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-class ControlledShutdownRequested(ControllerRequest, frozen=True):
+class ControlledShutdown(ControllerRequest, frozen=True):
     """Move leadership away from a broker that is about to stop. Answer: list[TopicPartition], those that it still
     leads.
 
@@ -27,7 +27,7 @@ class ControlledShutdownRequested(ControllerRequest, frozen=True):
 
     Attributes:
         broker_epoch: of the registration that sends the request; NO_EPOCH is not checked, and marks a request of an
-            operator. The broker is then drained, which is stored: until an UndrainRequested, or as the next fields say.
+            operator. The broker is then drained, which is stored: until an UndrainBroker, or as the next fields say.
         dry_run: return the partitions that it would still lead, without a change.
         until_ms: the drain ends at this Unix time.
         until_restart: the drain ends when the broker has registered anew.
@@ -71,7 +71,7 @@ class IsrProposal(msgspec.Struct, frozen=True):
     broker_epochs: tuple[int, ...] = ()
 
 
-class AlterPartitionRequested(ControllerRequest, frozen=True):
+class AlterPartitionReceived(ControllerRequest, frozen=True):
     """Change ISRs as a leader proposes. Answer: a list of IsrResult, in order.
 
     Of two proposals for one partition the last one counts, and both have its result. Raises NotController,
@@ -101,7 +101,7 @@ class IsrResult(msgspec.Struct, frozen=True):
     leadership: Leadership | None = None
 
 
-class ProducerIdsRequested(ControllerRequest, frozen=True):
+class AllocateProducerIds(ControllerRequest, frozen=True):
     """Reserve producer ids. Answer: a `kactl.model.ProducerIdBlock` of PRODUCER_ID_BLOCK_SIZE ids.
 
     Raises NotController, BrokerNotRegistered, StaleBrokerEpoch or ProducerIdsExhausted.
@@ -142,7 +142,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     hold_ms: float = 0.0
 
 
-class PartitionsReported(ControllerRequest, frozen=True):
+class ReportPartitions(ControllerRequest, frozen=True):
     """Statuses of replicas of a participant. Answer: None.
 
     They have the effects of the same results in a response to LeaderAndIsr: a replica that failed counts as offline
@@ -162,7 +162,7 @@ class PartitionsReported(ControllerRequest, frozen=True):
         return Priority.HIGH if len(self.reports) <= BRIEF_PARTITIONS_MAX else Priority.EXCLUSIVE
 
 
-class LeadersReported(ControllerRequest, frozen=True):
+class ReportLeaders(ControllerRequest, frozen=True):
     """Leaderships of a participant that act, or do so no more. Answer: None.
 
     Raises NotController, BrokerNotAvailable, StaleBrokerEpoch or MalformedMessage.

@@ -237,7 +237,7 @@ class LeaderAndIsrResponse(msgspec.Struct, frozen=True):
     """Response to LeaderAndIsr.
 
     Attributes:
-        leads_later: leaders do not act when they have acknowledged it; they report when they do (LeadersReported).
+        leads_later: leaders do not act when they have acknowledged it; they report when they do (ReportLeaders).
     """
 
     error: int

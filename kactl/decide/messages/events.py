@@ -1,5 +1,8 @@
 """Controller events. The controller handles one event completely before the next.
 
+Events bear the names of Kafka's events; docs/architecture.md has the table. Others are named alike:
+a change by a noun, a request by an imperative.
+
 Each type has a `state`, which the controller reports while it handles the event, numbered as in Kafka's metric
 ControllerState. Requests to the controller are in `kactl.decide.messages.admin` and `kactl.decide.messages.broker`.
 """
@@ -86,7 +89,7 @@ class Event(msgspec.Struct, frozen=True):
 # -- the controllership ------------------------------------------------------------------------------------------------
 
 
-class Started(Event, frozen=True):
+class Startup(Event, frozen=True):
     """The instance has started and takes part in its first election."""
 
     state = ControllerState.CONTROLLER_CHANGE
@@ -94,7 +97,7 @@ class Started(Event, frozen=True):
     retry_later = True
 
 
-class ControllerChanged(Event, frozen=True):
+class ControllerChange(Event, frozen=True):
     """The controllership was acquired or changed hands; it may not be this instance's any more."""
 
     state = ControllerState.CONTROLLER_CHANGE
@@ -102,30 +105,30 @@ class ControllerChanged(Event, frozen=True):
     retry_later = True
 
 
-class ControllerGone(Event, frozen=True):
-    """The controllership is vacant; start an election (Kafka: Reelect)."""
+class Reelect(Event, frozen=True):
+    """The controllership is vacant; start an election."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
     retry_later = True
 
 
-class SessionLost(Event, frozen=True):
-    """The store session of this instance ended (Kafka: Expire). All events queued before are void."""
+class Expire(Event, frozen=True):
+    """The store session of this instance ended. All events queued before are void."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
 
 
-class SessionOpened(Event, frozen=True):
-    """A new session was opened after a loss; start an election (Kafka: RegisterBrokerAndReelect)."""
+class RegisterBrokerAndReelect(Event, frozen=True):
+    """A new session was opened after a loss; start an election."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
     retry_later = True
 
 
-class StandbyDue(Event, frozen=True):
+class StandbyUpdate(Event, frozen=True):
     """Another instance is the controller: read the changes, so that a takeover has little left to read."""
 
     on_standby = True
@@ -134,14 +137,14 @@ class StandbyDue(Event, frozen=True):
 # -- changes in the store ------------------------------------------------------------------------------------------
 
 
-class BrokersChanged(Event, frozen=True):
+class BrokerChange(Event, frozen=True):
     """Brokers were registered, or registrations ended."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
 
 
-class BrokerModified(Event, frozen=True):
+class BrokerModifications(Event, frozen=True):
     """The data of one registration changed."""
 
     state = ControllerState.BROKER_CHANGE
@@ -149,14 +152,14 @@ class BrokerModified(Event, frozen=True):
     broker: int
 
 
-class LinksChanged(Event, frozen=True):
+class LinkChange(Event, frozen=True):
     """A participant that was fenced can be reached now."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
 
 
-class BrokerLagged(Event, frozen=True):
+class BrokerLag(Event, frozen=True):
     """A channel dropped a queue that exceeded its bound; the broker must receive the complete state again."""
 
     state = ControllerState.BROKER_CHANGE
@@ -164,58 +167,58 @@ class BrokerLagged(Event, frozen=True):
     broker: int
 
 
-class WritesFailed(Event, frozen=True):
+class WriteFailure(Event, frozen=True):
     """The store failed to write some partitions; their change is retried."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
 
 
-class TopicsChanged(Event, frozen=True):
+class TopicChange(Event, frozen=True):
     """Topics were created or removed."""
 
     state = ControllerState.TOPIC_CHANGE
     retry_later = True
 
 
-class TopicModified(Event, frozen=True):
-    """The assignment of one topic changed (Kafka: PartitionModifications)."""
+class PartitionModifications(Event, frozen=True):
+    """The assignment of one topic changed."""
 
     state = ControllerState.TOPIC_CHANGE
     retry_later = True
     topic: str
 
 
-class DeletionsChanged(Event, frozen=True):
-    """Topics were marked for deletion (Kafka: TopicDeletion)."""
+class TopicDeletion(Event, frozen=True):
+    """Topics were marked for deletion."""
 
     state = ControllerState.TOPIC_DELETION
     retry_later = True
 
 
-class ReassignmentStored(Event, frozen=True):
-    """A client stored a request for reassignments (Kafka: ZkPartitionReassignment)."""
+class ZkPartitionReassignment(Event, frozen=True):
+    """A client stored a request for reassignments."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     retry_later = True
 
 
-class PreferredElectionStored(Event, frozen=True):
-    """A client stored a request for preferred elections (Kafka: ReplicaLeaderElection)."""
+class ZkReplicaLeaderElection(Event, frozen=True):
+    """A client stored a request for preferred elections."""
 
     state = ControllerState.MANUAL_LEADER_BALANCE
     retry_later = True
 
 
-class LeadershipWritten(Event, frozen=True):
-    """A leader wrote the ISR of a partition that is watched (Kafka: PartitionReassignmentIsrChange)."""
+class PartitionReassignmentIsrChange(Event, frozen=True):
+    """A leader wrote the ISR of a partition that is watched."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     retry_later = True
     partition: TopicPartition
 
 
-class StraysProposed(Event, frozen=True):
+class StrayProposal(Event, frozen=True):
     """A leader wants replicas in the ISR that are not assigned, under the current leader epoch."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
@@ -224,14 +227,14 @@ class StraysProposed(Event, frozen=True):
     brokers: tuple[int, ...]
 
 
-class TopicIdsDue(Event, frozen=True):
+class TopicIdCopy(Event, frozen=True):
     """Copy the ids of topics that have no copy."""
 
     state = ControllerState.TOPIC_CHANGE
     retry_later = True
 
 
-class BalanceDue(Event, frozen=True):
+class AutoPreferredReplicaLeaderElection(Event, frozen=True):
     """Check whether leadership should return to preferred replicas.
 
     Attributes:
@@ -242,13 +245,13 @@ class BalanceDue(Event, frozen=True):
     participants: bool = False
 
 
-class PlacementDue(Event, frozen=True):
+class AutoPlacement(Event, frozen=True):
     """Check whether partitions of ownership topics should move, so that participants own equal shares."""
 
     state = ControllerState.AUTO_LEADER_BALANCE
 
 
-class ShutdownOverdue(Event, frozen=True):
+class ControlledShutdownTimeout(Event, frozen=True):
     """A broker that requested a controlled shutdown is still registered long after.
 
     Attributes:
@@ -260,7 +263,7 @@ class ShutdownOverdue(Event, frozen=True):
     broker_epoch: int
 
 
-class DrainAdvanced(Event, frozen=True):
+class DrainProgress(Event, frozen=True):
     """The ISRs of partitions that a drained broker leads have changed: another member may be able to lead now.
 
     Attributes:
@@ -273,14 +276,14 @@ class DrainAdvanced(Event, frozen=True):
     stop_again: bool = False
 
 
-class DrainOverdue(Event, frozen=True):
+class DrainTimeout(Event, frozen=True):
     """The time limit of a drain may have passed."""
 
     state = ControllerState.CONTROLLED_SHUTDOWN
     broker: int
 
 
-class ReplicasServe(Event, frozen=True):
+class ReplicaRecovery(Event, frozen=True):
     """A broker serves replicas that count as failed.
 
     Attributes:
@@ -293,21 +296,21 @@ class ReplicasServe(Event, frozen=True):
     broker_epoch: int
 
 
-class IsrNotified(Event, frozen=True):
+class IsrChangeNotification(Event, frozen=True):
     """Leaders have written ISRs."""
 
     state = ControllerState.ISR_CHANGE
     retry_later = True
 
 
-class LogDirNotified(Event, frozen=True):
+class LogDirEventNotification(Event, frozen=True):
     """A broker's log directory failed."""
 
     state = ControllerState.LOG_DIR_CHANGE
     retry_later = True
 
 
-class TopicConfigChanged(Event, frozen=True):
+class TopicUncleanLeaderElectionEnable(Event, frozen=True):
     """The overrides of one topic changed; they may allow unclean elections now."""
 
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
@@ -315,7 +318,7 @@ class TopicConfigChanged(Event, frozen=True):
     topic: str
 
 
-class DefaultConfigChanged(Event, frozen=True):
+class UncleanLeaderElectionEnable(Event, frozen=True):
     """The defaults for all brokers changed; they may allow unclean elections now."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
@@ -325,8 +328,8 @@ class DefaultConfigChanged(Event, frozen=True):
 # -- responses of brokers ------------------------------------------------------------------------------------------
 
 
-class LeaderAndIsrAnswered(Event, frozen=True):
-    """A broker responded to a LeaderAndIsr (Kafka: LeaderAndIsrResponseReceived).
+class LeaderAndIsrResponseReceived(Event, frozen=True):
+    """A broker responded to a LeaderAndIsr.
 
     Attributes:
         broker_epoch: of the registration that received the request; the response does not apply to a later one.
@@ -346,8 +349,8 @@ class LeaderAndIsrAnswered(Event, frozen=True):
         return Priority.LOW if clean else Priority.EXCLUSIVE
 
 
-class UpdateMetadataAnswered(Event, frozen=True):
-    """A broker responded to an UpdateMetadata, with an error or without (Kafka: UpdateMetadataResponseReceived)."""
+class UpdateMetadataResponseReceived(Event, frozen=True):
+    """A broker responded to an UpdateMetadata, with an error or without."""
 
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
     broker: int
@@ -359,8 +362,8 @@ class UpdateMetadataAnswered(Event, frozen=True):
         return Priority.LOW
 
 
-class ReplicasDeleted(Event, frozen=True):
-    """A broker responded to a request to delete replicas (Kafka: TopicDeletionStopReplicaResponseReceived)."""
+class TopicDeletionStopReplicaResponseReceived(Event, frozen=True):
+    """A broker responded to a request to delete replicas."""
 
     state = ControllerState.TOPIC_DELETION
     broker: int

@@ -60,7 +60,7 @@ class LeaderEpochs(msgspec.Struct, frozen=True):
         return Names(self.topics, topic, partition), epoch
 
 
-class LeadershipsReported(ControllerRequest, frozen=True):
+class ReportLeaderships(ControllerRequest, frozen=True):
     """Leaderships of a participant that have ended, or wait for their release. Answer: None.
 
     The participant repeats a report without an answer, and leaderships that still wait. Raises NotController,
@@ -88,7 +88,7 @@ class LeadershipsReported(ControllerRequest, frozen=True):
         return Priority.HIGH if len(self.ended) + len(self.waiting) <= BRIEF_PARTITIONS_MAX else Priority.LOW
 
 
-class HolderSilent(Event, frozen=True):
+class HolderSilence(Event, frozen=True):
     """A participant that may still lead has not reported the end of its leaderships for its session timeout.
 
     Attributes:
@@ -101,7 +101,7 @@ class HolderSilent(Event, frozen=True):
     broker_epoch: int
 
 
-class HolderOver(Event, frozen=True):
+class HolderExpiry(Event, frozen=True):
     """The leases of a holder have ended: it was waited for long enough.
 
     Attributes:

@@ -40,7 +40,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         event: id of the controller event. Ids rise, also across restarts.
-        trigger: kind of that event, such as BrokersChanged.
+        trigger: kind of that event, such as BrokerChange.
         origin: id of the first event of the chain, if that is another: one with requests that this one answers, or with
             writes to the store that this one carries out.
         strategy: of the election, such as offline; "first" for the first leader of a partition; empty without one.

@@ -7,7 +7,7 @@ from kactl.model import STANDBY, TopicKind
 from kactl.model.errors import BadRequest
 
 from . import arguments
-from .admin import TopicEnsureRequested
+from .admin import EnsureTopic
 
 # What a caller waits for: a stored topic that the controller knows; leaders and brokers that have acknowledged their
 # requests; or leaders that serve, too. "acknowledged" is an earlier name of "led".
@@ -51,12 +51,12 @@ def ensure_request(
     wait: WaitFor,
     kind: TopicKind,
     standby: int | None,
-) -> TopicEnsureRequested:
+) -> EnsureTopic:
     """Returns the request of `ensure_topic`, with the defaults that do not depend on the cluster."""
     wait = checked_wait(wait)
     if assignment is None and partitions is None:
         partitions = 1
-    return TopicEnsureRequested(
+    return EnsureTopic(
         arguments.text(topic, "topic"),
         None if partitions is None else arguments.whole(partitions, "partitions"),
         None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),

@@ -11,7 +11,7 @@ import anyio
 import numpy as np
 
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import LeadersReported
+from kactl.decide.messages.broker import ReportLeaders
 from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.state.records import Names
 from kactl.model import TopicPartition
@@ -78,7 +78,7 @@ class LeaderReporter:
                 np.array([leads for _, leads in sent.values()], np.bool_),
             )
             try:
-                await self._controller.ask(LeadersReported(self._broker, self._epoch(), rows.encoded()))
+                await self._controller.ask(ReportLeaders(self._broker, self._epoch(), rows.encoded()))
             except KactlError as error:
                 log.info("broker %d could not report %d leaderships, and retries: %s", self._broker, len(sent), error)
                 self._waiting = sent | self._waiting

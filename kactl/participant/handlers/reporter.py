@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
+from kactl.decide.messages.broker import PartitionReport, ReportPartitions
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.participant.hosted_replicas import HostedReplicas
@@ -90,7 +90,7 @@ class Reporter:
             if not sent:
                 continue
             try:
-                await self._controller.ask(PartitionsReported(self._broker, self._epoch(), tuple(sent.values())))
+                await self._controller.ask(ReportPartitions(self._broker, self._epoch(), tuple(sent.values())))
             except KactlError as error:
                 log.info("broker %d could not report the status of %d replicas, and retries: %s", self._broker,
                          len(sent), error)  # fmt: skip

@@ -9,7 +9,7 @@ import anyio
 
 from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.decide.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import Delta, RemovedColumns, RouteColumns, RouteMessage, Version, Watch
@@ -98,7 +98,7 @@ class ContractOffice:
         self.answer: Callable[[ControllerRequest], Awaitable[Any]] = self._answer
 
     async def _answer(self, request: ControllerRequest) -> Any:
-        assert isinstance(request, ProducerIdsRequested)
+        assert isinstance(request, AllocateProducerIds)
         return ProducerIdBlock(request.broker, 1_000, 1_000)
 
     def _fail(self) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.decide.messages.control import Request, Response, UpdateMetadata, UpdateMetadataResponse
 from kactl.decide.messages.following import FollowerReports, FollowerReportsRequested
 from kactl.decide.messages.routes import Delta, RemovedColumns, Version, Watch
@@ -155,7 +155,7 @@ class LinkContract:
 
     async def test_request_to_the_controller_and_its_answer_arrive_unchanged(self, network: Network) -> None:
         office = ContractOffice()
-        request = AlterPartitionRequested(1, 77, (IsrProposal(TopicRef("a", bytes(16)), 0, 1, (1, 2), 3),))
+        request = AlterPartitionReceived(1, 77, (IsrProposal(TopicRef("a", bytes(16)), 0, 1, (1, 2), 3),))
         answered = [IsrResult(TopicRef("a"), 0, leadership=Leadership(1, 2, (1, 2), 3, 4))]
         arrived: list[ControllerRequest] = []
 
@@ -182,7 +182,7 @@ class LinkContract:
             await opened(link)
 
             with pytest.raises(type(error)) as raised:
-                await link.ask(ProducerIdsRequested(1, 77), controller=CONTROLLER)
+                await link.ask(AllocateProducerIds(1, 77), controller=CONTROLLER)
         assert str(raised.value) == str(error)
         assert vars(raised.value) == vars(error)
 
@@ -202,7 +202,7 @@ class LinkContract:
             await opened(link)
 
             with pytest.raises(ControllerUnreachable):
-                await link.ask(ProducerIdsRequested(1, 77), controller=OTHER_CONTROLLER)
+                await link.ask(AllocateProducerIds(1, 77), controller=OTHER_CONTROLLER)
 
     async def test_hanging_request_delays_no_session_and_no_other_request(self, network: Network) -> None:
         office, port = ContractOffice(), ContractPort(1)
@@ -436,7 +436,7 @@ class LinkContract:
             for _, incarnation in zip(range(3), lives(), strict=False):
                 async with network.participant_side(ContractPort(broker, incarnation)) as link:
                     await opened(link)
-                    answer = await link.ask(ProducerIdsRequested(broker, 1), controller=CONTROLLER)
+                    answer = await link.ask(AllocateProducerIds(broker, 1), controller=CONTROLLER)
                     assert answer.broker == broker
 
         async with network.controller_side(office), anyio.create_task_group() as tasks:
@@ -453,7 +453,7 @@ def _answers(number: int) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _ask(link: ControlLink) -> Any:
-    return await link.ask(ProducerIdsRequested(1, 77), controller=CONTROLLER)
+    return await link.ask(AllocateProducerIds(1, 77), controller=CONTROLLER)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from kactl.actors.handlers import registry
 from kactl.actors.handlers.producer_ids import ProducerIds
-from kactl.decide.messages.events import BrokersChanged, Event
+from kactl.decide.messages.events import BrokerChange, Event
 
 
 def leaves(kind: type[Event]) -> set[type[Event]]:
@@ -24,7 +24,7 @@ def test_each_kind_of_event_has_a_handler() -> None:
 
 
 def test_second_handler_of_an_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProducerIds, "handlers", lambda _: {BrokersChanged: MagicMock()})
+    monkeypatch.setattr(ProducerIds, "handlers", lambda _: {BrokerChange: MagicMock()})
 
-    with pytest.raises(ValueError, match=r"two handlers of \['BrokersChanged'\]"):
+    with pytest.raises(ValueError, match=r"two handlers of \['BrokerChange'\]"):
         handlers()

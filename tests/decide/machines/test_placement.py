@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kactl.config.controller_settings import ControllerSettings
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.decide.machines.placement import Load, check_creation, check_growth, load_of, place
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic
 from kactl.decide.state.cluster import Cluster
 from kactl.model import Assignment, Broker, TopicPartition
 from kactl.model.errors import BadConfig
@@ -26,7 +26,7 @@ def cluster_of(brokers: int, *, racks: int = 0) -> Cluster:
 
 
 def create(cluster: Cluster, topic: str, partitions: int, factor: int) -> dict[int, Assignment]:
-    _, assignment = check_creation(TopicCreationRequested(topic, partitions, factor), cluster, ControllerSettings())
+    _, assignment = check_creation(CreateTopic(topic, partitions, factor), cluster, ControllerSettings())
     put(cluster, topic, assignment)
     return assignment
 
@@ -36,7 +36,7 @@ def grow(cluster: Cluster, topic: str, more: int) -> None:
     assert known is not None
     numbers = range(len(cluster.table.rows_of(known)))
     existing = {number: cluster.assignment(TopicPartition(topic, number)) for number in numbers}
-    put(cluster, topic, check_growth(PartitionsRequested(topic, len(existing) + more), existing, cluster))
+    put(cluster, topic, check_growth(AddPartitions(topic, len(existing) + more), existing, cluster))
 
 
 def put(cluster: Cluster, topic: str, assignment: dict[int, Assignment]) -> None:
@@ -133,7 +133,7 @@ def test_topics_that_are_deleted_do_not_count() -> None:
 
 
 def test_only_clusters_without_kafkas_brokers_have_settings_of_their_own() -> None:
-    request, settings = TopicCreationRequested("jobs", 1, 1, config={"jobs.parallel": "2"}), ControllerSettings()
+    request, settings = CreateTopic("jobs", 1, 1, config={"jobs.parallel": "2"}), ControllerSettings()
     participants = Cluster(100)
     participants.add_brokers([Broker(1, 1, (), incarnation=b"1" * 16)])
 
@@ -144,7 +144,7 @@ def test_only_clusters_without_kafkas_brokers_have_settings_of_their_own() -> No
 
 
 def test_names_of_later_levels_are_rejected() -> None:
-    request = TopicCreationRequested("jobs", 1, 1, config={"compression.gzip.level": "9"})
+    request = CreateTopic("jobs", 1, 1, config={"compression.gzip.level": "9"})
 
     check_creation(request, cluster_of(1), ControllerSettings(level=ProtocolLevel(3, 8)))
 

@@ -38,7 +38,7 @@ MOVED = PartitionEvent(
     isr=(2, 3),
     partition_epoch=5,
     replicas=(2, 3),
-    because=Cause(40, "BrokersChanged", strategy="offline"),
+    because=Cause(40, "BrokerChange", strategy="offline"),
 )
 EVENTS: list[AnyEvent] = [
     ControllerEvent(seq=1, what="elected", controller_id=5),
@@ -59,7 +59,7 @@ EVENTS: list[AnyEvent] = [
     RequestEvent(seq=6, action="delete topic", target="orders", outcome="done", reason="späte Ernte"),
     ElectionEvent(
         seq=8,
-        because=Cause(40, "BrokersChanged", strategy="offline"),
+        because=Cause(40, "BrokerChange", strategy="offline"),
         detected_ms=1_000,
         handled_us=900,
         complete=True,
@@ -97,7 +97,7 @@ def test_states_are_written_by_name() -> None:
         b'{"kind":"partition","seq":4,"time_ms":1000,"controller_epoch":2,"topic":"orders","partition":1,'
         b'"from_state":"offline","to_state":"online","leader":2,"leader_epoch":3,"isr":[2,3],"partition_epoch":5,'
         b'"recovering":false,"refused":"","replicas":[2,3],'
-        b'"because":{"event":40,"trigger":"BrokersChanged","strategy":"offline"}}'
+        b'"because":{"event":40,"trigger":"BrokerChange","strategy":"offline"}}'
     )
 
 

@@ -634,7 +634,7 @@ def explained(*participants: int) -> Gathered:
     gathered.cluster.add_brokers(
         [msgspec.structs.replace(broker, incarnation=b"x" * 16) for broker in brokers if broker.id in participants]
     )
-    gathered.batch = RequestBatch(gathered.cluster, lambda strategy: OrderReason("BrokersChanged", strategy, 7))
+    gathered.batch = RequestBatch(gathered.cluster, lambda strategy: OrderReason("BrokerChange", strategy, 7))
     return gathered
 
 

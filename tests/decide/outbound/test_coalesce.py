@@ -444,7 +444,7 @@ def test_requests_of_different_controllers_are_not_merged() -> None:
 
 def test_rows_of_merged_requests_keep_their_reasons() -> None:
     def explained(name: str, epoch: int, strategy: str) -> LeaderAndIsr:
-        return dataclasses.replace(lead_one(name, US, epoch), reasons=(OrderReason("BrokersChanged", strategy),))
+        return dataclasses.replace(lead_one(name, US, epoch), reasons=(OrderReason("BrokerChange", strategy),))
 
     def merged(*requests: LeaderAndIsr) -> LeaderAndIsr:
         (found,) = [each.request for each in coalesced(requests, broker=US, alive={})]

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.decide.messages.broker import PartitionReport, PartitionsReported
-from kactl.decide.messages.leases import LeadershipsReported
+from kactl.decide.messages.broker import PartitionReport, ReportPartitions
+from kactl.decide.messages.leases import ReportLeaderships
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.model.errors import NotController
 from kactl.participant import Participant
@@ -116,14 +116,14 @@ class Handled:
         self.hosting._make = make
 
     async def receive(self, request: Any) -> None:
-        if isinstance(request, LeadershipsReported):
+        if isinstance(request, ReportLeaderships):
             now_ms = self.clock.monotonic_ms()
             self.ended += [(now_ms, text) for text in texts(request.ended)]
             self.waiting = texts(request.waiting)
             if request.complete != NO_EPOCH:
                 self.complete.append(request.complete)
             return
-        if not isinstance(request, PartitionsReported):
+        if not isinstance(request, ReportPartitions):
             raise NotController  # the other requests are not tested here
         assert request.broker_epoch == self.participant.epoch
         self.reports += [(report.partition, report.status) for report in request.reports]

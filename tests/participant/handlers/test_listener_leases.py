@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.decide.messages.broker import PartitionsReported
+from kactl.decide.messages.broker import ReportPartitions
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Listener, Participant
 from tests.participant.conftest import SESSION_MS, Network, Recorder
@@ -136,7 +136,7 @@ async def test_failure_after_a_lapse_is_reported_until_a_call_succeeds(network: 
         received.append(request)
 
     def reports() -> list[tuple[TopicPartition, int, ReplicaStatus]]:
-        every = [one for asked in received if isinstance(asked, PartitionsReported) for one in asked.reports]
+        every = [one for asked in received if isinstance(asked, ReportPartitions) for one in asked.reports]
         return [(report.partition, report.leader_epoch, report.status) for report in every]
 
     async with network.participant(listener=(recorder := Recorder())) as participant:

@@ -1,7 +1,7 @@
 """Named points of the code, at which actions of a script happen.
 
     at_point "commit before", hit 2               the second call of Committer.commit on any controller
-    at_point "BrokersChanged: store.topics after" the first answer of `topics` while BrokersChanged is being handled
+    at_point "BrokerChange: store.topics after" the first answer of `topics` while BrokerChange is being handled
 
 A point is the boundary of a function that runs on a controller's node. The functions are wrapped for the time of a run;
 product code has no hooks. A test resolves every entry, so that a renamed function breaks the test and not the coverage.
@@ -73,9 +73,10 @@ STORE_CALLS: Final = (
 
 # Events that are handled for longer than one step, by handlers that may be interrupted.
 EVENTS: Final = (
-    "BrokersChanged", "TopicsChanged", "TopicModified", "DeletionsChanged", "ReassignmentRequested",
-    "ElectionRequested", "AlterPartitionRequested", "ControlledShutdownRequested", "ReplicasDeleted",
-    "LeaderAndIsrAnswered", "LogDirNotified", "ReassignmentStored", "PreferredElectionStored", "IsrNotified",
+    "BrokerChange", "TopicChange", "PartitionModifications", "TopicDeletion", "ApiPartitionReassignment",
+    "ReplicaLeaderElection", "AlterPartitionReceived", "ControlledShutdown", "TopicDeletionStopReplicaResponseReceived",
+    "LeaderAndIsrResponseReceived", "LogDirEventNotification", "ZkPartitionReassignment", "ZkReplicaLeaderElection",
+    "IsrChangeNotification",
 )  # fmt: skip
 
 POINTS: Final = tuple(

@@ -108,7 +108,12 @@ def test_topics_that_were_removed_by_hand_are_often_created_again() -> None:
 
 def test_controller_is_deposed_in_the_handlers_of_short_events() -> None:
     """Random faults interrupt them too rarely for the minima of the probes."""
-    events = {"LeaderAndIsrAnswered", "LogDirNotified", "PreferredElectionStored", "IsrNotified"}
+    events = {
+        "LeaderAndIsrResponseReceived",
+        "LogDirEventNotification",
+        "ZkReplicaLeaderElection",
+        "IsrChangeNotification",
+    }
     world = WorldSpec(brokers=BrokersSpec(count=3, level="2.6"), settings={"session_timeout_ms": 3_000})
     topics = [Action("create", args={"topic": topic, "replicas": [[1, 2, 3]]}) for topic in TOPICS]
     resigned: set[str] = set()

@@ -25,7 +25,7 @@ SCRIPT = Script(
     actions=[
         Action("create", args={"topic": "t1", "replicas": [[1, 2], [2, 4]]}),
         Action("kill", at_ms=30_000.0, args={"node": "broker 4"}),
-        Action("elect", at_point="BrokersChanged.first_send", hit=2),
+        Action("elect", at_point="BrokerChange.first_send", hit=2),
     ],
 )
 ORIGIN = Origin(112, "1f0c2ab", "python -m tests.sim replay .sim/INV-49-112.json", "shrunk 57 -> 3 actions in 38 CPU-s")
@@ -44,7 +44,7 @@ def test_report_has_everything_on_one_screen() -> None:
         "  shrunk 57 -> 3 actions in 38 CPU-s",
         "   1  t=0.00                        create topic t1; replicas [[1, 2], [2, 4]]",
         "   2  t=30.00                       kill node broker 4",
-        "   3  BrokersChanged.first_send #2  elect",
+        "   3  BrokerChange.first_send #2  elect",
         "  replay: python -m tests.sim replay .sim/INV-49-112.json",
     ]
 

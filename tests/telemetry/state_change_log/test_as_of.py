@@ -12,7 +12,7 @@ import pytest
 
 from kactl.admin.schema import PartitionInfo, PartitionQuery
 from kactl.admin.views import find_partitions
-from kactl.decide.messages.admin import TopicDeletionRequested
+from kactl.decide.messages.admin import DeleteTopic
 from kactl.decide.state.cluster import Cluster
 from kactl.model import TopicPartition
 from kactl.telemetry.past_states import NotCovered, Period
@@ -99,7 +99,7 @@ async def test_every_earlier_state_is_that_of_the_controller_then(tmp_path: Path
             await w.controller.reassign({TopicPartition("b", 0): (1, 3)})
             await w.write_isr("b-0", 2, 1, 3)
             await step()
-            await w.controller.ask(TopicDeletionRequested("a"))
+            await w.controller.ask(DeleteTopic("a"))
             await settle()
             await step()
             await w.stop(1, 2)

@@ -222,7 +222,7 @@ def record(seq: int, event: int) -> ElectionEvent:
     return ElectionEvent(
         seq=seq,
         time_ms=seq,
-        because=Cause(event, "BrokersChanged", strategy="offline"),
+        because=Cause(event, "BrokerChange", strategy="offline"),
         detected_ms=seq,
         handled_us=1,
         complete=True,

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import kactl
-from kactl.decide.messages.admin import ElectionKind, TopicEnsureRequested, TopicProgress
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import ElectionKind, EnsureTopic, TopicProgress
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.decide.messages.log import TopicEvent
 from kactl.decide.messages.sessions import (
     Goodbye,
@@ -46,20 +46,20 @@ STRANGER = stranger(HOST)
 LIFE = bytes(12) + b"\x00\x00\x00\x01"
 # Requests that only administrators may send, with the fewest arguments.
 ADMIN: dict[str, tuple[Any, ...]] = {
-    "UndrainRequested": (1,),
-    "ReplicaResetRequested": (TopicPartition("orders", 0), 1),
-    "TopicCreationRequested": ("orders",),
-    "TopicDeletionRequested": ("orders",),
-    "PartitionsRequested": ("orders", 2),
-    "ReassignmentRequested": ({},),
-    "ReassignmentsListed": (None,),
-    "FeatureUpdatesRequested": ((),),
-    "UncleanElectionsEnabled": (),
-    "ElectionRequested": (ElectionKind.PREFERRED,),
-    "ResignRequested": (),
-    "ReleaseRequested": (100,),
-    "BrokerIdRequested": (-1, "", b""),
-    "EventsHandled": (),
+    "UndrainBroker": (1,),
+    "ResetReplica": (TopicPartition("orders", 0), 1),
+    "CreateTopic": ("orders",),
+    "DeleteTopic": ("orders",),
+    "AddPartitions": ("orders", 2),
+    "ApiPartitionReassignment": ({},),
+    "ListPartitionReassignments": (None,),
+    "UpdateFeatures": ((),),
+    "EnableUncleanElections": (),
+    "ReplicaLeaderElection": (ElectionKind.PREFERRED,),
+    "ResignController": (),
+    "ReleaseController": (100,),
+    "AllocateBrokerId": (-1, "", b""),
+    "AwaitEvents": (),
 }
 
 
@@ -112,7 +112,7 @@ async def test_registrations_and_their_ends_are_recorded_and_work_is_not() -> No
             await opened(link)
             await link.session(Register(1, port.incarnation, 6_000))
             await link.session(Heartbeat(1, 41, 1))
-            await link.ask(ProducerIdsRequested(1, 41), controller=100)
+            await link.ask(AllocateProducerIds(1, 41), controller=100)
             await link.session(Goodbye(1, 41))
 
     assert office.attempts == [
@@ -171,12 +171,12 @@ async def test_outcome_of_an_ensured_topic(answer: Any, outcomes: list[str]) -> 
     async with controller(office) as network, participant(network.address) as link:
         await opened(link)
         try:
-            await link.ask(TopicEnsureRequested("orders"), controller=100)
+            await link.ask(EnsureTopic("orders"), controller=100)
         except kactl.KactlError:
             assert isinstance(answer, Exception)
 
     assert [attempt[:4] for attempt in office.attempts] == [
-        (ONE, "network TopicEnsure", outcome, "orders") for outcome in outcomes
+        (ONE, "network EnsureTopic", outcome, "orders") for outcome in outcomes
     ]
 
 
@@ -319,7 +319,7 @@ async def test_life_of_a_participant_in_the_records_of_its_controller(sessions: 
             assert not await one.ensure_topic("orders", partitions=2)
 
     records = [(each.attempt.operation, each.attempt.outcome, each.attempt.target) for each in found]
-    ensured = ("network TopicEnsure", "done", "orders")
+    ensured = ("network EnsureTopic", "done", "orders")
     registered, left = (("network Register", "done", "broker 1"), ("network Goodbye", "done", "broker 1"))
     assert records == ([ensured] if sessions == "store" else [registered, ensured, left])
     assert {each.controller_epoch for each in found} == {1}

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignController
 from kactl.decide.messages.sessions import ParticipantLink, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
@@ -215,7 +215,7 @@ async def test_next_controller_verifies_the_address_too(session: str, monkeypatc
         store = first.controller.store if session == "store" else None
         async with kactl.Participant(1, store=store, network=network, session_timeout_ms=60_000) as participant:
             epoch = await participant.wait_linked()
-            await first.controller.ask(ResignRequested(stop=True))
+            await first.controller.ask(ResignController(stop=True))
             await second.controller.wait_active()
 
             def error() -> str:

@@ -13,8 +13,8 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from kactl.decide.messages.admin import TopicDeletionRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import DeleteTopic
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.decide.messages.following import FollowerReportsRequested
 from kactl.decide.messages.sessions import Heartbeat, NotController, Register, VerifyEndpoint
 from kactl.model import Endpoint
@@ -690,7 +690,7 @@ async def test_participant_speaks_only_for_itself() -> None:
     office = ContractOffice()
     async with controller(office) as network, participant(network.address) as link:
         await opened(link)
-        requests: list[Any] = [ProducerIdsRequested(2, 77), TopicDeletionRequested("orders")]
+        requests: list[Any] = [AllocateProducerIds(2, 77), DeleteTopic("orders")]
         for request in requests:
             with pytest.raises(NotAuthorized, match="participant 1 must not send"):
                 await link.ask(request, controller=100)
@@ -702,7 +702,7 @@ async def test_participant_speaks_only_for_itself() -> None:
         ):
             with pytest.raises(NotAuthorized, match="participant 1 must not"):
                 await link.session(session)
-        assert (await link.ask(ProducerIdsRequested(1, 77), controller=100)).broker == 1
+        assert (await link.ask(AllocateProducerIds(1, 77), controller=100)).broker == 1
         assert len(office.received_ns) == before
 
 
@@ -719,7 +719,7 @@ async def test_spectators_only_watch(role: Role, kind: Kind) -> None:
     async with controller(office) as network, raw_client(network.address) as client:
         await client.greet(hello_of("any", role=role))
         before = len(office.received_ns)
-        await client.send(kind, wire.encode(ProducerIdsRequested(1, 1)))
+        await client.send(kind, wire.encode(AllocateProducerIds(1, 1)))
         await client.ended()
     assert office.open == []
     assert len(office.received_ns) == before
@@ -799,7 +799,7 @@ async def test_listener_survives_hostile_bytes() -> None:
 
     rng, office = random.Random(53), ContractOffice()
     session = b"".join(frames_of(Message(Kind.SESSION, 1, wire.encode(Heartbeat(1, 41, 1))), 4096))
-    ask = b"".join(frames_of(Message(Kind.ASK, 2, wire.encode(ProducerIdsRequested(2, 1))), 4096))
+    ask = b"".join(frames_of(Message(Kind.ASK, 2, wire.encode(AllocateProducerIds(2, 1))), 4096))
     hello = b"".join(frames_of(Message(Kind.HANDSHAKE, 0, msgspec.msgpack.encode(hello_of(2))), 4096))
 
     def mutated(data: bytes) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 import kactl
 from kactl.decide.messages import broker, leases, sessions
-from kactl.decide.messages.admin import TopicEnsureRequested
+from kactl.decide.messages.admin import EnsureTopic
 from kactl.decide.messages.leases import LeaderEpochs
 from kactl.decide.messages.routes import LeaderColumns, Watch
 from kactl.model import PARTITIONS_OF_A_TOPIC_MAX, Endpoint, ReplicaStatus, TopicPartition, TopicRef
@@ -95,34 +95,34 @@ def largest(epoch: int) -> Iterator[Sent]:
         fills=False,
     )
     yield Sent(
-        "AlterPartitionRequested",
+        "AlterPartitionReceived",
         ask,
-        _filled(lambda n: broker.AlterPartitionRequested(1, epoch, _proposals(n))),
+        _filled(lambda n: broker.AlterPartitionReceived(1, epoch, _proposals(n))),
     )
     yield Sent(
-        "PartitionsReported",
+        "ReportPartitions",
         ask,
-        _filled(lambda n: broker.PartitionsReported(1, epoch, _reports(n))),
+        _filled(lambda n: broker.ReportPartitions(1, epoch, _reports(n))),
     )
     yield Sent(
-        "LeadersReported",
+        "ReportLeaders",
         ask,
-        _filled(lambda n: broker.LeadersReported(1, epoch, _columns(n, fields=4))),
+        _filled(lambda n: broker.ReportLeaders(1, epoch, _columns(n, fields=4))),
     )
     yield Sent(
-        "LeadershipsReported",
+        "ReportLeaderships",
         ask,
-        _filled(lambda n: leases.LeadershipsReported(1, epoch, 1, _columns(n, fields=3), LeaderEpochs())),
+        _filled(lambda n: leases.ReportLeaderships(1, epoch, 1, _columns(n, fields=3), LeaderEpochs())),
     )
-    yield Sent("ProducerIdsRequested", ask, broker.ProducerIdsRequested(1, epoch), fills=False)
-    created = lambda number: TopicEnsureRequested(f"large-{number}", PARTITIONS_OF_A_TOPIC_MAX, 1)  # noqa: E731
-    yield Sent("TopicEnsureRequested", ask, created, fills=False)
+    yield Sent("AllocateProducerIds", ask, broker.AllocateProducerIds(1, epoch), fills=False)
+    created = lambda number: EnsureTopic(f"large-{number}", PARTITIONS_OF_A_TOPIC_MAX, 1)  # noqa: E731
+    yield Sent("EnsureTopic", ask, created, fills=False)
     text = tuple(f"{number:07}" for number in range(SESSION_BYTES_MAX // 8 - 10))
     for role in (Role.SPECTATOR, Role.PARTICIPANT):
         yield Sent("Watch", Kind.METADATA, Watch(topics=text), role=role)
         yield Sent("Watch", Kind.METADATA, Watch(), fills=False, role=role)
     yield Sent("Peer", Kind.PEER, Envelope(1, msgspec.Raw(msgspec.msgpack.encode(bytes(REQUEST_BYTES_MAX - 100)))))
-    yield Sent("ControlledShutdownRequested", ask, broker.ControlledShutdownRequested(1, epoch), fills=False)
+    yield Sent("ControlledShutdown", ask, broker.ControlledShutdown(1, epoch), fills=False)
     yield Sent("Goodbye", session, sessions.Goodbye(1, epoch), fills=False)
 
 
@@ -198,7 +198,7 @@ async def test_no_request_of_a_participant_or_a_spectator_holds_the_event_loop()
             answer = await _exchange(one, register, _encoded(register))
             assert isinstance(answer, Message), answer
             epoch = wire.decode(answer.head, wire.ANSWERS_OF_SESSIONS).broker_epoch
-            requests = sorted(largest(epoch), key=lambda sent: sent.name != "TopicEnsureRequested")
+            requests = sorted(largest(epoch), key=lambda sent: sent.name != "EnsureTopic")
             with loop_steps() as steps:
                 for number, sent in enumerate(requests):
                     units, what = await _longest(steps, one if sent.role is Role.PARTICIPANT else other, sent)

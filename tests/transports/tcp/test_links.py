@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kactl
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import (
     LeaderAndIsr,
     PartitionStates,
@@ -30,9 +30,8 @@ from kactl.testing.contracts.link_support import ContractOffice, ContractPort, a
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
 from kactl.testing.fault_proxy import FaultProxy, Faults
 from kactl.transports.base import LinkState, Transport
+from kactl.transports.tcp import controller_links, wire
 from kactl.transports.tcp import link as link_module
-from kactl.transports.tcp import office as office_module
-from kactl.transports.tcp import wire
 from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind, Message, frames_of
 from kactl.transports.tcp.limits import Limits
@@ -212,7 +211,7 @@ async def test_links_of_one_participant_are_limited() -> None:
         other = await stack.enter_async_context(raw_client(network.address))
         await other.greet(hello_of(2))
         clients = []
-        for number in range(office_module.LINKS_MAX + 2):
+        for number in range(controller_links.LINKS_MAX + 2):
             clients.append(await stack.enter_async_context(raw_client(network.address)))
             await clients[-1].greet(hello_of(1, incarnation=bytes([number])))
             if not number:
@@ -228,7 +227,7 @@ async def test_links_of_one_participant_are_limited() -> None:
 
 async def test_requests_of_one_participant_are_limited_over_all_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller has one queue for all: a participant that connects again and again could fill it."""
-    monkeypatch.setattr(office_module, "REQUESTS_MAX", 3)
+    monkeypatch.setattr(controller_links, "REQUESTS_MAX", 3)
     office, may_answer, asked = ContractOffice(), anyio.Event(), list[int]()
 
     async def answer(request: Any) -> Any:
@@ -242,15 +241,15 @@ async def test_requests_of_one_participant_are_limited_over_all_of_its_links(mon
         for number in range(3):
             async with raw_client(network.address) as client:
                 await client.greet(hello_of(1, incarnation=bytes([number])))
-                await client.send(Kind.ASK, wire.encode(ProducerIdsRequested(1, 7)))
+                await client.send(Kind.ASK, wire.encode(AllocateProducerIds(1, 7)))
                 await until(lambda: len(asked) == number + 1)  # noqa: B023
         async with raw_client(network.address) as client, raw_client(network.address) as other:
             await client.greet(hello_of(1))
-            await client.send(Kind.ASK, wire.encode(ProducerIdsRequested(1, 7)))
+            await client.send(Kind.ASK, wire.encode(AllocateProducerIds(1, 7)))
             await client.send(Kind.SESSION, wire.encode(HEARTBEAT))
             assert wire.decode((await client.receive()).head, wire.ANSWERS_OF_SESSIONS) == GRANTED
             await other.greet(hello_of(2))
-            await other.send(Kind.ASK, wire.encode(ProducerIdsRequested(2, 7)))
+            await other.send(Kind.ASK, wire.encode(AllocateProducerIds(2, 7)))
             await until(lambda: asked == [1, 1, 1, 2])
 
             may_answer.set()
@@ -377,7 +376,7 @@ async def test_request_to_the_controller_fails_with_its_link() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cut)
             with pytest.raises(ControllerUnreachable):
-                await link.ask(ProducerIdsRequested(1, 2), controller=100)
+                await link.ask(AllocateProducerIds(1, 2), controller=100)
 
 
 async def test_refused_connections_are_tried_again() -> None:
@@ -504,7 +503,7 @@ async def test_participant_follows_the_controllership() -> None:
                 office = first if active == 100 else second
                 await until(lambda: office.open)  # noqa: B023
                 await opened(link)
-                assert (await link.ask(ProducerIdsRequested(1, 2), controller=active)).broker == 1
+                assert (await link.ask(AllocateProducerIds(1, 2), controller=active)).broker == 1
 
 
 async def test_failed_search_names_each_address_with_its_reason() -> None:
@@ -619,8 +618,8 @@ async def test_large_request_is_rejected_before_it_is_decoded(monkeypatch: pytes
     """One of a kind of which participants send a thousand rows at most; the link goes on."""
     network = TcpNetwork(listen="127.0.0.1:0", limits=Limits(silence_ms=60_000))
     proposal = IsrProposal(TopicRef("a", bytes(16)), 0, 0, (), 0)
-    rows = requests.BYTES_MAX // len(wire.encode(AlterPartitionRequested(1, 1, (proposal,))))
-    large = wire.encode(AlterPartitionRequested(1, 7, (proposal,) * 2 * rows))
+    rows = requests.BYTES_MAX // len(wire.encode(AlterPartitionReceived(1, 1, (proposal,))))
+    large = wire.encode(AlterPartitionReceived(1, 7, (proposal,) * 2 * rows))
     decoded: list[object] = []
     decode = wire.decode
 

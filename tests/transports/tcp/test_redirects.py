@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import kactl
-from kactl.decide.messages.admin import ResignRequested
+from kactl.decide.messages.admin import ResignController
 from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
@@ -40,7 +40,7 @@ class Two:
 
     async def swap(self) -> None:
         """Elect the other controller."""
-        await self.active.ask(ResignRequested(stop=True))
+        await self.active.ask(ResignController(stop=True))
         await self.standby.wait_active()
         self.active, self.standby = self.standby, self.active
 

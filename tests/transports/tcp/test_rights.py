@@ -19,12 +19,12 @@ from kactl.transports.tcp.wire.requests import every_request
 
 # The requests in which a participant speaks for itself.
 OWN: dict[type[ControllerRequest], dict[str, Any]] = {
-    broker.ControlledShutdownRequested: {},
-    broker.AlterPartitionRequested: {"proposals": ()},
-    broker.ProducerIdsRequested: {},
-    broker.PartitionsReported: {"reports": ()},
-    broker.LeadersReported: {"leaders": LeaderColumns((), b"", b"", b"", b"")},
-    leases.LeadershipsReported: {"number": 1, "ended": LeaderEpochs(), "waiting": LeaderEpochs()},
+    broker.ControlledShutdown: {},
+    broker.AlterPartitionReceived: {"proposals": ()},
+    broker.AllocateProducerIds: {},
+    broker.ReportPartitions: {"reports": ()},
+    broker.ReportLeaders: {"leaders": LeaderColumns((), b"", b"", b"", b"")},
+    leases.ReportLeaderships: {"number": 1, "ended": LeaderEpochs(), "waiting": LeaderEpochs()},
 }
 
 
@@ -51,9 +51,9 @@ def test_participant_speaks_for_its_own_registration(request_: type[ControllerRe
 
 def test_requests_of_administrators_are_rejected() -> None:
     """Only `ensure_topic` is for every participant."""
-    assert {request for request, right in RIGHTS.items() if right is Right.ANY} == {admin.TopicEnsureRequested}
+    assert {request for request, right in RIGHTS.items() if right is Right.ANY} == {admin.EnsureTopic}
     assert {request for request, right in RIGHTS.items() if right is Right.OWN} == set(OWN)
-    for request in (admin.ResignRequested(), admin.UndrainRequested(1), admin.TopicDeletionRequested("orders")):
+    for request in (admin.ResignController(), admin.UndrainBroker(1), admin.DeleteTopic("orders")):
         with pytest.raises(NotAuthorized, match="admin API"):
             check_request(begun(request), 1)
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from kactl.decide.messages.broker import (
     VERSION_WITH_REJECTIONS,
-    AlterPartitionRequested,
-    ControlledShutdownRequested,
+    AllocateProducerIds,
+    AlterPartitionReceived,
+    ControlledShutdown,
     IsrProposal,
     IsrResult,
-    ProducerIdsRequested,
 )
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 from kactl.model.errors import ErrorCode, NotController
@@ -45,9 +45,7 @@ class BrokerHandlers:
     async def on_controlled_shutdown(self, request: dict[str, Any], version: int) -> Values:
         """Return STALE_CONTROLLER_EPOCH if this instance is not active: the broker then looks the controller up."""
         try:
-            remaining = await self._controller.ask(
-                ControlledShutdownRequested(request["broker_id"], request["broker_epoch"])
-            )
+            remaining = await self._controller.ask(ControlledShutdown(request["broker_id"], request["broker_epoch"]))
         except NotController:
             return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
         except Exception as error:
@@ -60,7 +58,7 @@ class BrokerHandlers:
 
     async def on_allocate_producer_ids(self, request: dict[str, Any], version: int) -> Values:
         try:
-            block = await self._controller.ask(ProducerIdsRequested(request["broker_id"], request["broker_epoch"]))
+            block = await self._controller.ask(AllocateProducerIds(request["broker_id"], request["broker_epoch"]))
         except Exception as error:
             return {"error_code": error_of(error)[0]}
         return {"producer_id_start": block.first, "producer_id_len": block.length}
@@ -80,7 +78,7 @@ class BrokerHandlers:
             if not chunk and topics:
                 break
             if error is None:
-                event = AlterPartitionRequested(request["broker_id"], request["broker_epoch"], chunk, version=version)
+                event = AlterPartitionReceived(request["broker_id"], request["broker_epoch"], chunk, version=version)
                 try:
                     results = await self._controller.ask(event)
                 except Exception as failed:

@@ -9,14 +9,14 @@ from typing import Any, Final
 import anyio
 
 from kactl.decide.messages.admin import (
+    ApiPartitionReassignment,
     ElectionKind,
-    ElectionRequested,
     ElectionResult,
     FeatureUpdate,
-    FeatureUpdatesRequested,
-    ReassignmentRequested,
+    ListPartitionReassignments,
     ReassignmentResult,
-    ReassignmentsListed,
+    ReplicaLeaderElection,
+    UpdateFeatures,
     UpgradeType,
 )
 from kactl.model import Assignment, TopicPartition
@@ -68,7 +68,7 @@ class PartitionHandlers:
                 )
             with anyio.fail_after(timeout_ms / 1000 if timeout_ms > 0 else None):
                 results: list[ElectionResult] = await self._controller.ask(
-                    ElectionRequested(kind, None if named is None else tuple(dict.fromkeys(named)))
+                    ReplicaLeaderElection(kind, None if named is None else tuple(dict.fromkeys(named)))
                 )
             if timeout_ms > 0:
                 with waiting():
@@ -108,7 +108,7 @@ class PartitionHandlers:
             for partition in topic["partitions"]
         }
         try:
-            results: list[ReassignmentResult] = await self._controller.ask(ReassignmentRequested(targets))
+            results: list[ReassignmentResult] = await self._controller.ask(ApiPartitionReassignment(targets))
         except Exception as error:
             return result(*error_of(error))
         return {
@@ -129,7 +129,8 @@ class PartitionHandlers:
         topics = request["topics"]
         named = None if topics is None else tuple(_named(topics, "name", "partition_indexes"))
         try:
-            reassignments: dict[TopicPartition, Assignment] = await self._controller.ask(ReassignmentsListed(named))
+            listed = ListPartitionReassignments(named)
+            reassignments: dict[TopicPartition, Assignment] = await self._controller.ask(listed)
         except Exception as error:
             return result(*error_of(error))
         return {
@@ -156,7 +157,7 @@ class PartitionHandlers:
     async def on_update_features(self, request: dict[str, Any], version: int) -> Values:
         try:
             updates = tuple(_update(update) for update in request["feature_updates"])
-            results = await self._controller.ask(FeatureUpdatesRequested(updates, request["validate_only"]))
+            results = await self._controller.ask(UpdateFeatures(updates, request["validate_only"]))
         except Exception as error:
             code, message = error_of(error)
             fields = result(code, message)

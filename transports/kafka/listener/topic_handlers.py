@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import anyio
 
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic, DeleteTopic
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.model.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, KactlError, NotFound
 
@@ -82,7 +82,7 @@ class TopicHandlers:
         await deadline.wait(results, counts_of, self._complete(counts_of))
         return {"topics": list(results.values())}
 
-    def _creation(self, topic: dict[str, Any], *, dry_run: bool) -> TopicCreationRequested:
+    def _creation(self, topic: dict[str, Any], *, dry_run: bool) -> CreateTopic:
         """Returns the creation of one topic, with the defaults for the numbers that the client does not set.
 
         Raises:
@@ -105,8 +105,8 @@ class TopicHandlers:
             }
             if len(assignment) != len(topic["assignments"]):
                 raise BadRequest("assignments", "a partition is contained twice: name it once")
-            return TopicCreationRequested(topic["name"], assignment=assignment, config=config, dry_run=dry_run)
-        return TopicCreationRequested(
+            return CreateTopic(topic["name"], assignment=assignment, config=config, dry_run=dry_run)
+        return CreateTopic(
             topic["name"],
             self._partitions if count == _DEFAULT else count,
             self._replication_factor if factor == _DEFAULT else factor,
@@ -152,7 +152,7 @@ class TopicHandlers:
             if self._controller.is_active and topic_id not in known:
                 raise _UnknownId("topic id", topic_id.hex())
             name = known[topic_id].name if topic_id in known else ""
-        ref: TopicRef = await self._controller.ask(TopicDeletionRequested(name))
+        ref: TopicRef = await self._controller.ask(DeleteTopic(name))
         return ref
 
     async def _gone(self, marked: Mapping[Any, TopicRef], timeout_ms: float) -> Mapping[Any, Exception]:
@@ -188,7 +188,7 @@ class TopicHandlers:
                 if counts[name] > 1:
                     raise BadRequest("topics", f"{name} is named {counts[name]} times: name it once")
                 deadline.check(f"the growth of {name}")
-                await self._controller.ask(PartitionsRequested(name, count, assignment, request["validate_only"]))
+                await self._controller.ask(AddPartitions(name, count, assignment, request["validate_only"]))
             except Exception as error:
                 results[name] = {"name": name, **result(*error_of(error))}
                 continue
@@ -238,7 +238,7 @@ class _Deadline:
             results[key] |= result(*error_of(error))
 
 
-def _created(request: TopicCreationRequested, ref: TopicRef) -> dict[str, Any]:
+def _created(request: CreateTopic, ref: TopicRef) -> dict[str, Any]:
     """Returns the result fields of a topic that was created, or validated; its configs are those of the request."""
     if request.assignment is not None:
         count, factor = len(request.assignment), len(request.assignment[0].replicas)

@@ -22,36 +22,36 @@ BYTES_MAX: Final = 512 * 1024
 ROWS_MAX: Final = 10_000
 _ROWS: Final = msgspec.Meta(max_length=ROWS_MAX)
 _BOUNDED: Final[dict[tuple[type[ControllerRequest], str], Any]] = {
-    (broker.AlterPartitionRequested, "proposals"): Annotated[tuple[broker.IsrProposal, ...], _ROWS],
-    (broker.PartitionsReported, "reports"): Annotated[tuple[broker.PartitionReport, ...], _ROWS],
-    (admin.TopicEnsureRequested, "assignment"): Annotated[dict[int, Assignment], _ROWS] | None,
-    (admin.TopicEnsureRequested, "config"): Annotated[dict[str, str], _ROWS],
+    (broker.AlterPartitionReceived, "proposals"): Annotated[tuple[broker.IsrProposal, ...], _ROWS],
+    (broker.ReportPartitions, "reports"): Annotated[tuple[broker.PartitionReport, ...], _ROWS],
+    (admin.EnsureTopic, "assignment"): Annotated[dict[int, Assignment], _ROWS] | None,
+    (admin.EnsureTopic, "config"): Annotated[dict[str, str], _ROWS],
 }
-_WITH_COLUMNS: Final = frozenset({broker.LeadersReported, leases.LeadershipsReported})
+_WITH_COLUMNS: Final = frozenset({broker.ReportLeaders, leases.ReportLeaderships})
 
 # The type of the answer to each request, which the docstring of the request documents.
 ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
-    admin.ResignRequested: None,
-    admin.ReleaseRequested: bool,
-    admin.UncleanElectionsEnabled: None,
-    admin.EventsHandled: None,
-    admin.UndrainRequested: bool,
-    admin.BrokerIdRequested: int,
-    admin.ReplicaResetRequested: ReplicaReport,
-    admin.ElectionRequested: list[admin.ElectionResult],
-    admin.TopicCreationRequested: TopicRef,
-    admin.TopicDeletionRequested: TopicRef,
-    admin.TopicEnsureRequested: admin.TopicProgress,
-    admin.PartitionsRequested: None,
-    admin.ReassignmentRequested: list[admin.ReassignmentResult],
-    admin.ReassignmentsListed: dict[TopicPartition, Assignment],
-    admin.FeatureUpdatesRequested: list[admin.FeatureResult],
-    broker.ControlledShutdownRequested: list[TopicPartition],
-    broker.AlterPartitionRequested: list[broker.IsrResult],
-    broker.ProducerIdsRequested: ProducerIdBlock,
-    broker.PartitionsReported: None,
-    broker.LeadersReported: None,
-    leases.LeadershipsReported: None,
+    admin.ResignController: None,
+    admin.ReleaseController: bool,
+    admin.EnableUncleanElections: None,
+    admin.AwaitEvents: None,
+    admin.UndrainBroker: bool,
+    admin.AllocateBrokerId: int,
+    admin.ResetReplica: ReplicaReport,
+    admin.ReplicaLeaderElection: list[admin.ElectionResult],
+    admin.CreateTopic: TopicRef,
+    admin.DeleteTopic: TopicRef,
+    admin.EnsureTopic: admin.TopicProgress,
+    admin.AddPartitions: None,
+    admin.ApiPartitionReassignment: list[admin.ReassignmentResult],
+    admin.ListPartitionReassignments: dict[TopicPartition, Assignment],
+    admin.UpdateFeatures: list[admin.FeatureResult],
+    broker.ControlledShutdown: list[TopicPartition],
+    broker.AlterPartitionReceived: list[broker.IsrResult],
+    broker.AllocateProducerIds: ProducerIdBlock,
+    broker.ReportPartitions: None,
+    broker.ReportLeaders: None,
+    leases.ReportLeaderships: None,
 }
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kactl.decide.messages.admin import ReplicaResetRequested
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.decide.messages.admin import ResetReplica
+from kactl.decide.messages.broker import AlterPartitionReceived, ControlledShutdown, IsrProposal
 from kactl.model import TopicPartition, TopicRef
 from kactl.model.errors import StoreError
 from tests.sim.engine import selectors
@@ -40,7 +40,7 @@ def leave(cluster: SimulatedCluster, args: Args) -> None:
     ask(
         cluster,
         args["to"],
-        ControlledShutdownRequested(broker.id, broker.epoch - args.get("epoch_lag", 0)),
+        ControlledShutdown(broker.id, broker.epoch - args.get("epoch_lag", 0)),
         operation="controlled shutdown",
         about=broker.name,
     )
@@ -108,7 +108,7 @@ def reset_replica(cluster: SimulatedCluster, args: Args) -> None:
     if not failed:
         raise Skipped("no handler has failed for good")
     name, broker = failed[args["replica"] % len(failed)]
-    request = ReplicaResetRequested(name, broker)
+    request = ResetReplica(name, broker)
     ask(cluster, args["to"], request, operation="reset replica", about=f"{name} on broker {broker}")
 
 
@@ -143,7 +143,7 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
         recovering=args.get("recovering", False),
     )
     proposals = (proposal,) * (2 if args.get("twice") else 1)
-    request = AlterPartitionRequested(broker.id, broker.epoch, proposals, 2 if by_id else 1)
+    request = AlterPartitionReceived(broker.id, broker.epoch, proposals, 2 if by_id else 1)
     ask(cluster, args["to"], request, operation="alter partition", about=str(name))
 
 

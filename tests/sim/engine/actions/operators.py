@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kactl.decide.messages.admin import (
+    ApiPartitionReassignment,
     ElectionKind,
-    ElectionRequested,
-    ReassignmentRequested,
-    ResignRequested,
-    UndrainRequested,
+    ReplicaLeaderElection,
+    ResignController,
+    UndrainBroker,
 )
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model import TopicPartition
 from tests.sim.engine import selectors
 from tests.sim.engine.cluster import SimulatedCluster
@@ -34,7 +34,7 @@ def elect(cluster: SimulatedCluster, args: Args) -> None:
     """`kind`: preferred or unclean; `partitions`, all if it is missing; `to`."""
     names = _partitions(cluster, args["partitions"]) if "partitions" in args else None
     kind = ElectionKind(args["kind"])
-    request = ElectionRequested(kind, None if names is None else tuple(names))
+    request = ReplicaLeaderElection(kind, None if names is None else tuple(names))
     ask(cluster, args["to"], request, operation=f"elect {kind.value}", about=_text(names or []))
 
 
@@ -62,7 +62,7 @@ def _reassign(cluster: SimulatedCluster, to: str, targets: Targets, *, operation
             errors = {str(name): result.error.name for name, result in zip(targets, results, strict=True)}
             cluster.history.record("reassign.answered", request=number, errors=errors)
 
-    ask(cluster, to, ReassignmentRequested(targets), operation=operation, about=_text(targets), then=answered)
+    ask(cluster, to, ApiPartitionReassignment(targets), operation=operation, about=_text(targets), then=answered)
 
 
 def reassign(cluster: SimulatedCluster, args: Args) -> None:
@@ -112,18 +112,18 @@ def evacuate(cluster: SimulatedCluster, args: Args) -> None:
 def drain(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `to`: move leadership away from a broker."""
     broker = selectors.broker(cluster, args["broker"]).id
-    ask(cluster, args["to"], ControlledShutdownRequested(broker), operation="drain", about=f"broker {broker}")
+    ask(cluster, args["to"], ControlledShutdown(broker), operation="drain", about=f"broker {broker}")
 
 
 def undrain(cluster: SimulatedCluster, args: Args) -> None:
     """`broker`, `to`."""
     broker = selectors.broker(cluster, args["broker"]).id
-    ask(cluster, args["to"], UndrainRequested(broker), operation="undrain", about=f"broker {broker}")
+    ask(cluster, args["to"], UndrainBroker(broker), operation="undrain", about=f"broker {broker}")
 
 
 def resign(cluster: SimulatedCluster, args: Args) -> None:
     """`to`: ask an instance to resign."""
-    ask(cluster, args["to"], ResignRequested(), operation="resign")
+    ask(cluster, args["to"], ResignController(), operation="resign")
 
 
 VERBS: Final = {

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic, DeleteTopic
 from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.model.errors import InternalError, KactlError, StoreError
 from tests.sim.engine import selectors
@@ -43,7 +43,7 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
 
     cluster.creations[topic] += 1
     if "to" in args:
-        request = TopicCreationRequested(topic, config=config)
+        request = CreateTopic(topic, config=config)
         if "partitions" in args:
             standby = {STANDBY: str(args.get("standby", 0))}
             request = replace(request, partitions=args["partitions"], config=standby, kind="ownership")
@@ -67,7 +67,7 @@ def create(cluster: SimulatedCluster, args: Args) -> None:
 def delete(cluster: SimulatedCluster, args: Args) -> None:
     """`topic`, `to`."""
     topic = selectors.topic(cluster, args["topic"])
-    ask(cluster, args["to"], TopicDeletionRequested(topic), operation="delete topic", about=topic)
+    ask(cluster, args["to"], DeleteTopic(topic), operation="delete topic", about=topic)
 
 
 def mark(cluster: SimulatedCluster, args: Args) -> None:
@@ -125,7 +125,7 @@ def grow(cluster: SimulatedCluster, args: Args) -> None:
     cluster.growing_by_request[topic] += 1
     count = sum(name.topic == topic for name in cluster.stored.assignments())
     is_owned = is_ownership(cluster.stored.topics()[topic].id.hex())
-    request = PartitionsRequested(topic, count + 1, None if is_owned else (tuple(args["replicas"]),))
+    request = AddPartitions(topic, count + 1, None if is_owned else (tuple(args["replicas"]),))
 
     def answered(_: Any) -> None:
         cluster.growing_by_request[topic] -= 1

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.model import NO_EPOCH, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode, KactlError, StoreError
 from kactl.stores.base import Names, Store
@@ -96,7 +96,7 @@ class IsrChanges:
                 partition_epoch=proposal.partition_epoch, isr=list(proposal.isr),
                 member_epochs=list(proposal.broker_epochs),
             )  # fmt: skip
-        request = AlterPartitionRequested(receiver.broker, receiver.epoch, proposals, 3 if by_id else 1)
+        request = AlterPartitionReceived(receiver.broker, receiver.epoch, proposals, 3 if by_id else 1)
         try:
             results: list[IsrResult] = await self._ask(request)
         except (Unreachable, KactlError) as failed:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import NO_EPOCH, Endpoint, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.participant import Participant
@@ -241,6 +241,6 @@ class ParticipantBroker(SimulatedBroker):
 
     async def _ask_producer_ids(self, incarnation: Incarnation) -> None:
         try:
-            await incarnation.controller.ask(ProducerIdsRequested(self.id, incarnation.epoch))
+            await incarnation.controller.ask(AllocateProducerIds(self.id, incarnation.epoch))
         except KactlError as failed:
             self._around.history.record("broker.failed", broker=self.id, request="producer ids", reason=str(failed))

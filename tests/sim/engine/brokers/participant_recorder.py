@@ -7,7 +7,7 @@ believes to have given. WRAPPED names what is replaced, and a test resolves each
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kactl.decide.messages.broker import AlterPartitionRequested, PartitionReport
+from kactl.decide.messages.broker import AlterPartitionReceived, PartitionReport
 from kactl.decide.messages.control import LeaderAndIsr, PartitionErrors, Request, StopReplica
 from kactl.model import NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.model.errors import ErrorCode
@@ -85,7 +85,7 @@ class ParticipantRecorder:
             return response
 
         async def asking(request: Any, *, controller: int) -> Any:
-            if isinstance(request, AlterPartitionRequested):
+            if isinstance(request, AlterPartitionReceived):
                 self._proposed(request)
             return await ask(request, controller=controller)
 
@@ -224,7 +224,7 @@ class ParticipantRecorder:
                 outcome="applied" if applied else _OUTCOMES.get(ErrorCode(errors[stop.name]), "same"),
             )  # fmt: skip
 
-    def _proposed(self, request: AlterPartitionRequested) -> None:
+    def _proposed(self, request: AlterPartitionReceived) -> None:
         for proposal in request.proposals:
             self._history.record(
                 "isr.propose", broker=request.broker, broker_epoch=request.broker_epoch, topic=proposal.topic.name,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from kactl.config.protocol_level import ProtocolLevel
-from kactl.decide.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, ControlledShutdown
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.model.errors import BrokerIdTaken, KactlError, SessionExpired, StoreError
 from kactl.stores.base import Session, Store
@@ -186,7 +186,7 @@ class BrokerProcess:
     async def allocate_producer_ids(self) -> None:
         """Reserve a block of producer ids; a failure has no consequence."""
         try:
-            await self.ask_controller(ProducerIdsRequested(self.id, self.receiver.epoch))
+            await self.ask_controller(AllocateProducerIds(self.id, self.receiver.epoch))
         except (Unreachable, KactlError) as failed:
             self._around.history.record(
                 "broker.failed", broker=self.id, request="producer ids", reason=type(failed).__name__
@@ -198,7 +198,7 @@ class BrokerProcess:
         Args:
             epoch_lag: how much older than the registration the epoch of the request is.
         """
-        request = ControlledShutdownRequested(self.id, self.receiver.epoch - epoch_lag)
+        request = ControlledShutdown(self.id, self.receiver.epoch - epoch_lag)
         for _ in range(SHUTDOWN_ATTEMPTS):
             try:
                 if not await self.ask_controller(request):

@@ -5,14 +5,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.events import BalanceDue, Event, PlacementDue, Priority, ShutdownOverdue, StandbyDue
+from kactl.decide.messages.events import (
+    AutoPlacement,
+    AutoPreferredReplicaLeaderElection,
+    ControlledShutdownTimeout,
+    Event,
+    Priority,
+    StandbyUpdate,
+)
 from kactl.testing.nodes import on
 from tests.sim.engine.cluster import SimulatedCluster
 
 # An event that waits longer in an inbox at rest is not handled.
 _WAIT_MS: Final = 1_000.0
 # Tasks of which a node runs one of each name at most.
-_ONE_OF_A_NAME: Final = ("timer: BalanceDue", "timer: StandbyDue", "channel to broker ")
+_ONE_OF_A_NAME: Final = ("timer: AutoPreferredReplicaLeaderElection", "timer: StandbyUpdate", "channel to broker ")
 
 
 class Leftovers:
@@ -50,19 +57,19 @@ class Leftovers:
                 yield f"{member.name} is a standby with channels to brokers {[each.broker.id for each in channels]}"
         for (node, task), count in sorted(self._tasks().items()):
             # That of participants' balance is another one of that name.
-            if count > 1 + (self._has_participants and task == "timer: BalanceDue"):
+            if count > 1 + (self._has_participants and task == "timer: AutoPreferredReplicaLeaderElection"):
                 yield f"{node} runs {task!r} {count} times"
 
     def _is_due(self, event: Event, *, is_active: bool) -> bool:
         """Returns whether a timer may be set at rest. That of a shutdown ends with the mark, or the registration."""
-        if isinstance(event, ShutdownOverdue):
+        if isinstance(event, ControlledShutdownTimeout):
             memory = self._controller.cluster
             registered = memory.brokers.get(event.broker)
             is_meant = registered is not None and registered.epoch == event.broker_epoch
             return is_active and is_meant and event.broker in memory.shutting_down
-        if isinstance(event, PlacementDue) and not self._controller.cluster.handovers:
+        if isinstance(event, AutoPlacement) and not self._controller.cluster.handovers:
             return is_active  # it waits for the next step of a restart of all participants
-        return isinstance(event, BalanceDue if is_active else StandbyDue)
+        return isinstance(event, AutoPreferredReplicaLeaderElection if is_active else StandbyUpdate)
 
     def _tasks(self) -> Counter[tuple[str, str]]:
         """Returns how often each task runs that must be the only one of its name."""
@@ -86,7 +93,7 @@ class Leftovers:
             registered = memory.brokers.get(broker)
             if registered is None:
                 yield f"broker {broker} shuts down, and is not registered"
-            elif wait or not timers.is_set(ShutdownOverdue(broker, registered.epoch)):
+            elif wait or not timers.is_set(ControlledShutdownTimeout(broker, registered.epoch)):
                 yield f"broker {broker} is registered, and counts as shutting down"
 
     def deleted_topics(self) -> Iterator[str]:

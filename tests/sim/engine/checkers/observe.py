@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal, IsrResult
 from kactl.decide.messages.log import (
     PARTITION_STATE_NAMES,
     REPLICA_STATE_NAMES,
@@ -46,7 +46,7 @@ WRAPPED: Final = (
     "cluster.table.view",
     "cluster.offline_count",
     "cluster.imbalance_count",
-    "channels.gate.shut",
+    "channels.gate.pause",
     "channels.gate.open",
     "channels.add",
     "channels.remove",
@@ -187,7 +187,7 @@ class _Recorder:
 
     def _wrap_gate(self) -> None:
         gate = self._controller.channels.gate
-        shut, opened = gate.shut, gate.open
+        paused, opened = gate.pause, gate.open
         is_open = True
 
         def then_record(change: Callable[..., None], becomes: bool) -> Callable[..., None]:
@@ -200,7 +200,7 @@ class _Recorder:
 
             return changing
 
-        replace(gate, shut=then_record(shut, False), open=then_record(opened, True))
+        replace(gate, pause=then_record(paused, False), open=then_record(opened, True))
 
     def _wrap_brokers(self) -> None:
         cluster = self._controller.cluster
@@ -232,7 +232,7 @@ class _Recorder:
 
     def _wrap_proposals(self) -> None:
         handlers = self._controller.loop._handlers
-        handle = handlers[AlterPartitionRequested]
+        handle = handlers[AlterPartitionReceived]
 
         async def handling(event: Any) -> Any:
             epoch = self._controller.cluster.fence.epoch
@@ -245,7 +245,7 @@ class _Recorder:
             self._decided(epoch, event, names, results)
             return results
 
-        handlers[AlterPartitionRequested] = handling
+        handlers[AlterPartitionReceived] = handling
 
     def _name_of(self, proposal: IsrProposal) -> str:
         if proposal.topic.name:
@@ -254,7 +254,7 @@ class _Recorder:
         return proposal.topic.id.hex() if topic is None else topic.name
 
     def _decided(
-        self, epoch: int, event: AlterPartitionRequested, names: list[str], results: Iterable[IsrResult | str]
+        self, epoch: int, event: AlterPartitionReceived, names: list[str], results: Iterable[IsrResult | str]
     ) -> None:
         last = {(name, each.partition): each for name, each in zip(names, event.proposals, strict=True)}
         for name, proposal, result in zip(names, event.proposals, results, strict=True):

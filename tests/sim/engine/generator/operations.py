@@ -33,26 +33,26 @@ _COMPLETING: Final = (
 )  # fmt: skip
 # Requests that move leadership, and where its write begins.
 _ELECTING: Final = (
-    ("leave", "ControlledShutdownRequested: store.commit before"), ("drain", "store.commit before"),
-    ("reassign", "ElectionRequested: store.commit before"),
+    ("leave", "ControlledShutdown: store.commit before"), ("drain", "store.commit before"),
+    ("reassign", "ReplicaLeaderElection: store.commit before"),
 )  # fmt: skip
 _CREATING: Final = (
-    "create topics before", "TopicsChanged: store.commit before", "TopicsChanged: store.commit after",
-    "TopicsChanged: store.assignments before", "store.write_assignment before", "store.topic_configs before",
+    "create topics before", "TopicChange: store.commit before", "TopicChange: store.commit after",
+    "TopicChange: store.assignments before", "store.write_assignment before", "store.topic_configs before",
 )  # fmt: skip
 _STARTING: Final = (
-    "BrokersChanged: store.commit before", "BrokersChanged: store.topic_configs before",
-    "BrokersChanged: move partitions before", "BrokersChanged: full state before", "broker startup before",
+    "BrokerChange: store.commit before", "BrokerChange: store.topic_configs before",
+    "BrokerChange: move partitions before", "BrokerChange: full state before", "broker startup before",
 )  # fmt: skip
 
 # Changes that lead to short events, which other faults rarely interrupt, and where the handlers of these write.
 _SHORT: Final = (
-    ("fail directory", "LogDirNotified: store.delete_notifications before"),
-    ("fail directory", "LeaderAndIsrAnswered: store.commit before"),
-    ("elect stored", "PreferredElectionStored: store.delete_preferred_election_request before"),
+    ("fail directory", "LogDirEventNotification: store.delete_notifications before"),
+    ("fail directory", "LeaderAndIsrResponseReceived: store.commit before"),
+    ("elect stored", "ZkReplicaLeaderElection: store.delete_preferred_election_request before"),
 )  # fmt: skip
 # The same where leaders write their ISRs.
-_WRITTEN: Final = ("bounce", "IsrNotified: store.delete_notifications before")
+_WRITTEN: Final = ("bounce", "IsrChangeNotification: store.delete_notifications before")
 
 
 def operations(
@@ -317,9 +317,9 @@ class _Sequences(Schedules):
         create = self._creation(topic, has_id=rng.random() < 0.7) | {"removal": "delete", "after_ms": delay_ms}
         written_ms = at_ms + delay_ms
         args = {"rates": {"lost_answers": rng.choice((0.7, 1.0))}, "for_ms": rng.choice((20.0, 300.0))}
-        lost = Action("fail store", at_ms=written_ms, at_point="TopicsChanged: store.commit before", args=args)
+        lost = Action("fail store", at_ms=written_ms, at_point="TopicChange: store.commit before", args=args)
         if self._store == "sqlite":
-            lost = self._store_fault(written_ms, point="TopicsChanged: store.commit before")
+            lost = self._store_fault(written_ms, point="TopicChange: store.commit before")
         changes = []
         for _ in range(rng.choice((1, 1, 2))):
             change_ms = written_ms + self._again_ms * rng.random()

@@ -11,7 +11,7 @@ from .single_faults import SingleFaults
 _AT_POINT: Final = ("kill", "bounce", "bounce", "stop", "pause", "cut", "cut store", "hold", "expire", "sleepwalk")
 # Kinds of requests to brokers.
 CONTROL: Final = ("LeaderAndIsr", "StopReplica", "StopReplica", "UpdateMetadata")
-_PROPOSAL: Final = "AlterPartitionRequested"
+_PROPOSAL: Final = "AlterPartitionReceived"
 # Where a controller is about to send a request.
 _SENDING: Final = ("", "deliver before", "deliver before", "stop replicas before", "store assignment before")
 

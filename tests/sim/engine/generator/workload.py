@@ -25,14 +25,14 @@ _WAITING: Final = (
     "store.topic_configs before", "store.delete_topics before", "full state before", "full state before",
     "broker startup before", "broker failure before", "move partitions before", "advance reassignment before",
     # The same calls belong to takeovers and to the copies of standbys, which handle no requests.
-    "BrokersChanged: store.brokers after", "BrokersChanged: broker startup before",
-    "BrokersChanged: full state before", "BrokersChanged: broker failure before",
-    "BrokersChanged: move partitions before", "BrokersChanged: store.commit before",
-    "TopicsChanged: store.assignments before", "TopicsChanged: store.topics after",
-    "TopicsChanged: store.commit before", "TopicModified: store.assignments after",
-    "DeletionsChanged: store.deletions after", "ControlledShutdownRequested: store.commit before",
-    "AlterPartitionRequested: store.commit before", "ReassignmentRequested: store.write_assignment before",
-    "ReassignmentRequested: advance reassignment before", "ElectionRequested: store.commit before",
+    "BrokerChange: store.brokers after", "BrokerChange: broker startup before",
+    "BrokerChange: full state before", "BrokerChange: broker failure before",
+    "BrokerChange: move partitions before", "BrokerChange: store.commit before",
+    "TopicChange: store.assignments before", "TopicChange: store.topics after",
+    "TopicChange: store.commit before", "PartitionModifications: store.assignments after",
+    "TopicDeletion: store.deletions after", "ControlledShutdown: store.commit before",
+    "AlterPartitionReceived: store.commit before", "ApiPartitionReassignment: store.write_assignment before",
+    "ApiPartitionReassignment: advance reassignment before", "ReplicaLeaderElection: store.commit before",
 )  # fmt: skip
 # Topics of large clusters, each with as many partitions: 400 together.
 _LARGE_TOPICS: Final = 4

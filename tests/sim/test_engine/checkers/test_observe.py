@@ -13,7 +13,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.actors.channel import Channel
 from kactl.actors.send_gate import SendGate
 from kactl.actors.system import Controller
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import PartitionErrors
 from kactl.model import Assignment, Broker, Endpoint, TopicPartition, TopicRef
 from kactl.stores.memory import MemoryStore
@@ -146,9 +146,9 @@ async def test_decisions_on_proposals_are_recorded() -> None:
     async with world() as one:
         topic = TopicRef("", T1)
         proposal = IsrProposal(topic, 0, leader_epoch=0, isr=(1,), partition_epoch=0, broker_epochs=(1,))
-        await one.controller.ask(AlterPartitionRequested(1, 1, (proposal,)))
+        await one.controller.ask(AlterPartitionReceived(1, 1, (proposal,)))
         with pytest.raises(Exception, match="epoch"):
-            await one.controller.ask(AlterPartitionRequested(1, 9, (proposal,)))
+            await one.controller.ask(AlterPartitionReceived(1, 9, (proposal,)))
         decided = one.of("isr.decide")
 
     assert [(each["topic"], each["error"], each["leadership"]) for each in decided] == [
@@ -163,14 +163,14 @@ async def test_a_resignation_names_the_event_that_it_interrupts() -> None:
         await settle()
         resigned, dropped = one.of("ctl.resigned"), one.of("req.drop")
 
-    assert (resigned[0]["controller_epoch"], resigned[0]["handler"]) == (1, "ResignRequested")
+    assert (resigned[0]["controller_epoch"], resigned[0]["handler"]) == (1, "ResignController")
     assert len(dropped) >= 2
 
 
 async def test_the_gate_is_recorded_when_it_moves() -> None:
     async with world() as one:
         for _ in range(2):
-            one.controller.channels.gate.shut("the store is not heard of")
+            one.controller.channels.gate.pause("the store is not heard of")
         one.controller.channels.gate.open()
         one.controller.channels.gate.open()
 

@@ -131,14 +131,14 @@ def test_interrupted_events_and_waiting_calls_are_counted_at_a_resignation() -> 
     one = story()
     one.elected(1)
     one.record("admin.call", call=1, controller=A, operation="elect preferred", target="", limit_ms=0.0)
-    one.resigned(1, handler="BrokersChanged")
+    one.resigned(1, handler="BrokerChange")
     one.record("admin.reply", call=1, outcome="NotController")
     one.elected(2)
-    one.resigned(2, handler="ControllerGone")
+    one.resigned(2, handler="Reelect")
 
     assert hits(one) == {"PRB-15": 1, "PRB-16": 1}
     assert isinstance(one.checker, Probes)
-    assert one.checker.hits["resigned in BrokersChanged"] == 1
+    assert one.checker.hits["resigned in BrokerChange"] == 1
 
 
 def test_a_halted_deletion_that_completes_is_counted() -> None:
@@ -309,5 +309,5 @@ def test_minima_cover_points_transitions_and_handlers() -> None:
     assert required["PRB-01"] == PROBES["PRB-01"].minimum
     assert required.keys() >= {f"point {point}" for point in POINTS}
     assert (required["partition offline>online"], required["replica absent>new"]) == (1, 1)
-    assert required["resigned in BrokersChanged"] == 5
+    assert required["resigned in BrokerChange"] == 5
     assert "PRB-25" not in required  # not reachable yet

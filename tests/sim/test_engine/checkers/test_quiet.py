@@ -22,7 +22,7 @@ from kactl.actors.handlers.shutdown import Shutdowns
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.machines.messages import MoveResult
 from kactl.decide.machines import replica
-from kactl.decide.messages.events import DeletionsChanged
+from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
 from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, ScheduleSpec, Script, WorldSpec, load
@@ -98,7 +98,7 @@ def test_leaders_may_wait_for_the_repetition_of_a_write(
     monkeypatch.setattr(controller, "RETRY_LATER_MS", again_ms)
     create = Action("create", at_ms=19_000, args={"topic": "t2", "replicas": [[1, 2, 3]]})
     refusals = {"rates": {"refusals": 1.0}, "for_ms": 100.0}
-    fault = Action("fail store", at_ms=18_000, at_point="TopicsChanged: store.commit before", args=refusals)
+    fault = Action("fail store", at_ms=18_000, at_point="TopicChange: store.commit before", args=refusals)
 
     assert signature(create, fault).startswith(expected)
 
@@ -182,7 +182,7 @@ def test_preferred_replica_that_does_not_lead_is_found(monkeypatch: pytest.Monke
 def test_broker_that_stays_marked_as_shutting_down_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def overdue(self: Shutdowns, event: Any) -> None: ...
 
-    monkeypatch.setattr(Shutdowns, "on_shutdown_overdue", overdue)
+    monkeypatch.setattr(Shutdowns, "on_controlled_shutdown_timeout", overdue)
 
     assert "LIV-04: broker 3 is registered, and counts as shutting down" in signature(LEAVE)
 
@@ -266,11 +266,11 @@ def test_timer_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def begins(self: Balancing) -> None:
         begin(self)
-        self._timers.set(DeletionsChanged(), 1e6)
+        self._timers.set(TopicDeletion(), 1e6)
 
     monkeypatch.setattr(Balancing, "begin", begins)
 
-    assert "has a timer for DeletionsChanged" in signature()
+    assert "has a timer for TopicDeletion" in signature()
 
 
 def test_log_of_a_deleted_topic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ def test_drained_broker_that_still_leads_is_found(monkeypatch: pytest.MonkeyPatc
     drain = Action("drain", at_ms=12_000, args={"broker": "broker 1", "to": "active controller"})
     assert signature(alone, follower, drain).startswith("pass")
 
-    monkeypatch.setattr(Shutdowns, "on_drain_advanced", advanced)
+    monkeypatch.setattr(Shutdowns, "on_drain_progress", advanced)
 
     assert "is led by 1, which is drained, and [2, 3] are in sync" in signature(alone, follower, drain)
 
@@ -382,7 +382,7 @@ def test_late_copy_for_an_earlier_topic_without_an_id_is_no_violation(monkeypatc
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_first_leader_is_elected_after_an_injected_failure_of_the_store(side: str) -> None:
     create = Action("create", at_ms=2_000, args={"topic": "t2", "replicas": [[2, 1]]})
-    fail = Action("fail", at_ms=1_900, at_point=f"TopicsChanged: store.commit {side}")
+    fail = Action("fail", at_ms=1_900, at_point=f"TopicChange: store.commit {side}")
 
     assert signature(create, fail).startswith("pass")
 
@@ -516,7 +516,7 @@ def test_timer_of_an_ended_registration_is_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Timers, "cancel", lambda self, event: None)
 
-    assert "has a timer for ShutdownOverdue" in signature(LEAVE, bounce, settings=settings)
+    assert "has a timer for ControlledShutdownTimeout" in signature(LEAVE, bounce, settings=settings)
 
 
 def test_deletion_that_waits_for_a_drained_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,7 +534,7 @@ def test_drained_broker_that_asks_to_shut_down_and_stays_is_drained_again(monkey
 
     async def overdue(self: Shutdowns, event: Any) -> None: ...
 
-    monkeypatch.setattr(Shutdowns, "on_shutdown_overdue", overdue)
+    monkeypatch.setattr(Shutdowns, "on_controlled_shutdown_timeout", overdue)
 
     assert "LIV-04: broker 3 is registered, and counts as shutting down" in signature(drain, LEAVE)
 
@@ -576,7 +576,7 @@ def test_partition_that_a_tool_adds_again_during_a_deletion_may_differ(monkeypat
 
     async def ignored(self: Growth, event: Any) -> None: ...
 
-    monkeypatch.setattr(Growth, "on_topic_modified", ignored)
+    monkeypatch.setattr(Growth, "on_partition_modifications", ignored)
 
     found = signature(dead, DELETE, *tool, down=["broker 3"])
     assert "INV-09: t1-2: None in memory" in found

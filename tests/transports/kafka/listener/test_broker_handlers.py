@@ -9,11 +9,11 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.decide.messages.broker import (
-    AlterPartitionRequested,
-    ControlledShutdownRequested,
+    AllocateProducerIds,
+    AlterPartitionReceived,
+    ControlledShutdown,
     IsrProposal,
     IsrResult,
-    ProducerIdsRequested,
 )
 from kactl.model import ZERO_ID, Broker, Endpoint, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.model.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
@@ -28,7 +28,7 @@ ORDERS = TopicRef("orders", bytes(range(16)))
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_shutdown_without_an_epoch_is_rejected(version: int) -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdown: lambda _: []})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(7, version)(broker_id=2))
 
@@ -38,13 +38,11 @@ async def test_shutdown_without_an_epoch_is_rejected(version: int) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_stopping_broker_receives_its_remaining_partitions(version: int) -> None:
-    controller = ControllerStub(
-        {ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]}
-    )
+    controller = ControllerStub({ControlledShutdown: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(7, version)(broker_id=2, broker_epoch=77))
 
-    assert controller.requests == [ControlledShutdownRequested(2, 77)]
+    assert controller.requests == [ControlledShutdown(2, 77)]
     assert answer.error_code is KioError.none
     assert [(partition.topic_name, partition.partition_index) for partition in answer.remaining_partitions] == [
         ("orders", 3),
@@ -63,7 +61,7 @@ async def test_stopping_broker_receives_its_remaining_partitions(version: int) -
     ids=["stale epoch", "unknown broker", "store", "bug"],
 )
 async def test_shutdown_is_rejected_by_code_and_the_connection_stays_open(error: Exception, code: KioError) -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: error})
+    controller = ControllerStub({ControlledShutdown: lambda _: error})
     async with listening(controller) as (_, port), connected(port) as client:
         rejected = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
         again = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
@@ -85,13 +83,13 @@ async def test_not_controller_is_returned_in_the_form_of_each_request() -> None:
 
 
 async def test_broker_receives_producer_ids() -> None:
-    controller = ControllerStub({ProducerIdsRequested: lambda _: ProducerIdBlock(2, 5000, 1000)})
+    controller = ControllerStub({AllocateProducerIds: lambda _: ProducerIdBlock(2, 5000, 1000)})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
-        controller.answers[ProducerIdsRequested] = lambda _: BrokerNotRegistered(2)
+        controller.answers[AllocateProducerIds] = lambda _: BrokerNotRegistered(2)
         rejected = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
 
-    assert controller.requests[0] == ProducerIdsRequested(2, 77)
+    assert controller.requests[0] == AllocateProducerIds(2, 77)
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KioError.none, 5000, 1000)
     assert rejected.error_code is KioError.broker_id_not_registered
 
@@ -120,7 +118,7 @@ def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> A
 async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
     """Kafka's brokers with ZooKeeper send no epochs."""
     ref = TopicRef("", ORDERS.id)
-    controller = ControllerStub({AlterPartitionRequested: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
+    controller = ControllerStub({AlterPartitionReceived: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
     proposed = alter(3, (0, 9, (2, 3), 5))
     (topic,) = proposed.topics
     (partition,) = topic.partitions
@@ -134,7 +132,7 @@ async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
 
     (rejected,) = answered.topics[0].partitions
     assert rejected.error_code is KioError.ineligible_replica
-    request = [item for item in controller.requests if isinstance(item, AlterPartitionRequested)]
+    request = [item for item in controller.requests if isinstance(item, AlterPartitionReceived)]
     assert [item.proposals[0].broker_epochs for item in request] == [(77, 41), ()]
 
 
@@ -142,17 +140,17 @@ async def test_broker_epochs_of_a_proposed_isr_are_forwarded() -> None:
 async def test_leader_proposes_isrs_and_receives_the_result(version: int) -> None:
     ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
 
-    def answer(request: AlterPartitionRequested) -> list[IsrResult]:
+    def answer(request: AlterPartitionReceived) -> list[IsrResult]:
         now = Leadership(2, 9, (2, 3), 6, 50, True)
         return [IsrResult(ref, 0, leadership=now), IsrResult(ref, 5, ErrorCode.INVALID_UPDATE_VERSION)]
 
-    controller = ControllerStub({AlterPartitionRequested: answer})
+    controller = ControllerStub({AlterPartitionReceived: answer})
     async with listening(controller) as (_, port), connected(port) as client:
         answered = await client.ask(alter(version, (0, 9, (2, 3), 5), (5, 8, (2,), 4)))
 
     recovering = version >= 1
     assert controller.requests == [
-        AlterPartitionRequested(
+        AlterPartitionReceived(
             2,
             77,
             (IsrProposal(ref, 0, 9, (2, 3), 5, recovering), IsrProposal(ref, 5, 8, (2,), 4, recovering)),
@@ -181,7 +179,7 @@ async def test_ten_thousand_proposals_are_read_in_steps(version: int) -> None:
 
     class Busy(ControllerStub):
         async def ask(self, request: Any) -> Any:
-            if isinstance(request, ControlledShutdownRequested):
+            if isinstance(request, ControlledShutdown):
                 return []
             await stopped.wait()
             return [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.admin import TopicCreationRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import CreateTopic
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.security.access import CLUSTER, BrokerPrincipals, Operation, Principal, kafka_user, topic
 from kactl.transports.kafka.listener import DelegatedAuthorizer, ListenerSecurity, Question, delegated
 
@@ -41,7 +41,7 @@ async def created(
 
 
 def topics_of(controller: ControllerStub) -> list[str]:
-    return [request.topic for request in controller.requests if isinstance(request, TopicCreationRequested)]
+    return [request.topic for request in controller.requests if isinstance(request, CreateTopic)]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -117,8 +117,8 @@ async def test_super_users_and_brokers_need_no_function() -> None:
         foreign = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=7))
 
     assert (own.error_code, foreign.error_code) == (KioError.none, KioError.cluster_authorization_failed)
-    assert [request for request in controller.requests if isinstance(request, ProducerIdsRequested)] == [
-        ProducerIdsRequested(1, 7)
+    assert [request for request in controller.requests if isinstance(request, AllocateProducerIds)] == [
+        AllocateProducerIds(1, 7)
     ]
 
 

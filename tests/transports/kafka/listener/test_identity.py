@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.decide.messages.broker import AllocateProducerIds, AlterPartitionReceived, ControlledShutdown
 from kactl.model import Broker, Endpoint, ProducerIdBlock
 from kactl.model.errors import BrokerNotRegistered
 from kactl.runtime.addresses import plain_address
@@ -120,9 +120,9 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
     )  # fmt: skip
     topic = part(56, 3, "TopicData")(topic_id=None, partitions=(partition,) * 3)
     request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
-    from kactl.decide.messages.broker import AlterPartitionRequested
+    from kactl.decide.messages.broker import AlterPartitionReceived
 
-    controller = ControllerStub({AlterPartitionRequested: lambda _: []})
+    controller = ControllerStub({AlterPartitionReceived: lambda _: []})
     async with listening(controller) as (listener, port), connected(port) as client:
         rejected = await client.ask(request)
         before = list(controller.requests)
@@ -141,7 +141,7 @@ async def test_only_identified_connections_may_send_large_proposals() -> None:
 
 
 async def test_broker_from_another_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdown: lambda _: []})
     controller.live = [broker(2, 9, "10.0.0.1")]
     async with listening(controller) as (listener, port), connected(port) as client:
         for _ in range(3):
@@ -157,9 +157,9 @@ async def test_requests_of_a_broker_are_accepted_from_its_address_only(key: int)
     """The host of another broker is no better than any other: it cannot speak for this one."""
     controller = ControllerStub(
         {
-            ControlledShutdownRequested: lambda _: [],
-            ProducerIdsRequested: lambda _: ProducerIdBlock(2, 0, 999),
-            AlterPartitionRequested: lambda _: [],
+            ControlledShutdown: lambda _: [],
+            AllocateProducerIds: lambda _: ProducerIdBlock(2, 0, 999),
+            AlterPartitionReceived: lambda _: [],
         }
     )
     controller.live = [broker(1, 8, "127.0.0.1"), broker(2, 9, "10.0.0.1")]
@@ -185,7 +185,7 @@ async def test_requests_of_a_broker_name_its_epoch(key: int) -> None:
 
 
 async def test_unknown_broker_is_answered_by_the_controller() -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: BrokerNotRegistered(3)})
+    controller = ControllerStub({ControlledShutdown: lambda _: BrokerNotRegistered(3)})
     controller.live = [broker(2, 9, "10.0.0.1")]
     async with listening(controller) as (_, port), connected(port) as client:
         response = await client.ask(request_class(7, 3)(broker_id=3, broker_epoch=9))

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kio.schema.errors import ErrorCode as KioError
 from kio.static.primitive import i32Timedelta
 
-from kactl.decide.messages.admin import TopicCreationRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import CreateTopic
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
@@ -40,8 +40,8 @@ ONE_SECOND = i32Timedelta.parse(datetime.timedelta(seconds=1))
 LOGINS = 40
 PASSWORDS = {"alice": "alice-secret", "admin": "admin-secret", "broker-1": "broker-secret"}
 CREATED: Answers = {
-    TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
-    ProducerIdsRequested: lambda _: ProducerIdBlock(0, 0, 999),
+    CreateTopic: lambda request: TopicRef(request.topic, bytes(16)),
+    AllocateProducerIds: lambda _: ProducerIdBlock(0, 0, 999),
 }
 
 
@@ -172,7 +172,7 @@ async def test_topics_of_a_request_are_decided_one_by_one() -> None:
         assert listener.counters.rejected["denied"] == 1
     assert results == {"mine": 0, "theirs": 29}
     assert [(attempt.outcome, attempt.target) for attempt in attempts] == [("denied", "mine, theirs"), ("done", "mine")]
-    assert [request.topic for request in controller.requests if isinstance(request, TopicCreationRequested)] == ["mine"]
+    assert [request.topic for request in controller.requests if isinstance(request, CreateTopic)] == ["mine"]
 
 
 @pytest.mark.parametrize(

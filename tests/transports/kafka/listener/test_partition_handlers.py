@@ -7,15 +7,15 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.decide.messages.admin import (
+    ApiPartitionReassignment,
     ElectionKind,
-    ElectionRequested,
     ElectionResult,
     FeatureResult,
     FeatureUpdate,
-    FeatureUpdatesRequested,
-    ReassignmentRequested,
+    ListPartitionReassignments,
     ReassignmentResult,
-    ReassignmentsListed,
+    ReplicaLeaderElection,
+    UpdateFeatures,
     UpgradeType,
 )
 from kactl.model import Assignment, TopicPartition
@@ -62,13 +62,14 @@ ELECTED = [
 
 @pytest.mark.parametrize("version", range(3))
 async def test_elections_are_executed_with_a_result_per_partition(version: int) -> None:
-    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
+    controller = ControllerStub({ReplicaLeaderElection: lambda _: ELECTED})
     kind = 1 if version >= 1 else 0
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(version, {"a": (0, 1), "b": (2,)}, kind=kind))
 
     named = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))
-    assert controller.requests == [ElectionRequested(ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED, named)]
+    requested = ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED
+    assert controller.requests == [ReplicaLeaderElection(requested, named)]
     assert results(answer) == [
         ("a", 0, NONE),
         ("a", 1, KioError.preferred_leader_not_available),
@@ -77,17 +78,17 @@ async def test_elections_are_executed_with_a_result_per_partition(version: int) 
 
 
 async def test_election_of_all_omits_partitions_without_need() -> None:
-    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
+    controller = ControllerStub({ReplicaLeaderElection: lambda _: ELECTED})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None))
 
-    assert controller.requests == [ElectionRequested(ElectionKind.PREFERRED, None)]
+    assert controller.requests == [ReplicaLeaderElection(ElectionKind.PREFERRED, None)]
     assert results(answer) == [("a", 0, NONE), ("a", 1, KioError.preferred_leader_not_available)]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_election_without_timeout_returns_its_result(timeout_ms: int) -> None:
-    controller = ControllerStub({ElectionRequested: lambda _: ELECTED})
+    controller = ControllerStub({ReplicaLeaderElection: lambda _: ELECTED})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None, timeout=datetime.timedelta(milliseconds=timeout_ms)))
 
@@ -138,13 +139,13 @@ def reassignment(targets: dict[str, dict[int, tuple[int, ...] | None]]) -> Any:
 
 async def test_reassignments_are_started_and_cancelled() -> None:
     moved = [ReassignmentResult("a", 0), ReassignmentResult("a", 1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "none is")]
-    controller = ControllerStub({ReassignmentRequested: lambda _: moved})
+    controller = ControllerStub({ApiPartitionReassignment: lambda _: moved})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(reassignment({"a": {0: (1, 2), 1: None}}))
         controller.is_active = False
         rejected = await client.ask(reassignment({"a": {0: (1, 2)}}))
 
-    assert controller.requests[0] == ReassignmentRequested(
+    assert controller.requests[0] == ApiPartitionReassignment(
         {TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None}
     )
     assert answer.error_code is NONE
@@ -156,7 +157,7 @@ async def test_reassignments_are_started_and_cancelled() -> None:
 
 async def test_reassignments_are_listed() -> None:
     controller = ControllerStub(
-        {ReassignmentsListed: lambda _: {TopicPartition("a", 3): Assignment((1, 2, 3), (1,), (3,))}}
+        {ListPartitionReassignments: lambda _: {TopicPartition("a", 3): Assignment((1, 2, 3), (1,), (3,))}}
     )
     topic = part(46, 0, "ListPartitionReassignmentsTopics")
     async with listening(controller) as (_, port), connected(port) as client:
@@ -166,8 +167,8 @@ async def test_reassignments_are_listed() -> None:
         rejected = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
 
     assert controller.requests[:2] == [
-        ReassignmentsListed(None),
-        ReassignmentsListed((TopicPartition("a", 3), TopicPartition("a", 4))),
+        ListPartitionReassignments(None),
+        ListPartitionReassignments((TopicPartition("a", 3), TopicPartition("a", 4))),
     ]
     (listed,) = everything.topics[0].partitions
     assert (listed.partition_index, listed.replicas, listed.adding_replicas, listed.removing_replicas) == (
@@ -184,7 +185,7 @@ async def test_reassignments_are_listed() -> None:
 
 async def test_features_are_updated() -> None:
     values = [FeatureResult("x"), FeatureResult("y", ErrorCode.FEATURE_UPDATE_FAILED, "no")]
-    controller = ControllerStub({FeatureUpdatesRequested: lambda _: values})
+    controller = ControllerStub({UpdateFeatures: lambda _: values})
     first, second = part(57, 0, "FeatureUpdateKey"), part(57, 1, "FeatureUpdateKey")
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(
@@ -206,10 +207,8 @@ async def test_features_are_updated() -> None:
         )
 
     assert controller.requests == [
-        FeatureUpdatesRequested(
-            (FeatureUpdate("x", 2, UpgradeType.UPGRADE), FeatureUpdate("y", 1, UpgradeType.SAFE_DOWNGRADE))
-        ),
-        FeatureUpdatesRequested(
+        UpdateFeatures((FeatureUpdate("x", 2, UpgradeType.UPGRADE), FeatureUpdate("y", 1, UpgradeType.SAFE_DOWNGRADE))),
+        UpdateFeatures(
             (FeatureUpdate("x", 2, UpgradeType.UNSAFE_DOWNGRADE), FeatureUpdate("y", 1, UpgradeType.UNKNOWN)), True
         ),
     ]
@@ -220,7 +219,7 @@ async def test_features_are_updated() -> None:
 
 
 async def test_features_are_rejected_as_a_whole_and_individually() -> None:
-    controller = ControllerStub({FeatureUpdatesRequested: lambda _: BadRequest("features", "versioning is disabled")})
+    controller = ControllerStub({UpdateFeatures: lambda _: BadRequest("features", "versioning is disabled")})
     update = part(57, 1, "FeatureUpdateKey")(feature="x", max_version_level=2)
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(57, 1)(feature_updates=(update,)))

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
-from kactl.decide.messages.broker import ProducerIdsRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic, DeleteTopic
+from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.runtime.budget import RATES, Budget, Unit, account_of
 from kactl.security.access import CLUSTER, Acl, Acls, Operation, Principal
@@ -29,10 +29,10 @@ ALICE = Principal("User:alice", "sasl", peer="10.0.0.1")
 BOB = Principal("User:bob", "sasl", peer="10.0.0.1")
 SECOND_S = datetime.timedelta(seconds=1)
 ANSWERS: Answers = {
-    TopicCreationRequested: lambda request: TopicRef(request.topic, bytes(16)),
-    TopicDeletionRequested: lambda request: TopicRef(request.topic, bytes(16)),
-    PartitionsRequested: lambda request: None,
-    ProducerIdsRequested: lambda _: ProducerIdBlock(0, 0, 999),
+    CreateTopic: lambda request: TopicRef(request.topic, bytes(16)),
+    DeleteTopic: lambda request: TopicRef(request.topic, bytes(16)),
+    AddPartitions: lambda request: None,
+    AllocateProducerIds: lambda _: ProducerIdBlock(0, 0, 999),
 }
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.listener.limits import Limits
 
@@ -54,7 +54,7 @@ async def test_foreign_request_is_relayed_unchanged(key: int) -> None:
 
 
 async def test_own_and_relayed_requests_alternate_on_one_connection() -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdown: lambda _: []})
     async with broker(echo) as upstream, listening(controller) as (_, port), connected(port) as client:
         controller.live = [upstream.broker]
         for _ in range(3):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.broker import ControlledShutdownRequested
+from kactl.decide.messages.broker import ControlledShutdown
 from kactl.model.errors import BadRequest
 from kactl.runtime.conditions import REPEAT_MS
 from kactl.telemetry.metrics import COUNTERS, GAUGES
@@ -108,7 +108,7 @@ async def test_broker_requests_of_controllers_are_rejected_unread(key: int) -> N
 
 async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> None:
     """Complete requests, as a controller sends them. Later requests get the same response as before."""
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdown: lambda _: []})
     orders = [
         request_class(4, 4)(
             controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=(), live_leaders=()
@@ -127,7 +127,7 @@ async def test_requests_of_a_controller_with_a_high_epoch_have_no_effect() -> No
             answer = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
 
     assert answer.error_code is KioError.none
-    assert controller.requests == [ControlledShutdownRequested(2, 1)]
+    assert controller.requests == [ControlledShutdown(2, 1)]
     assert listener.counters.rejected == {"not_for_us": 3}
 
 
@@ -189,7 +189,7 @@ async def test_silent_client_is_disconnected(limits: Limits, sends_first: bool) 
 
 
 async def test_connections_above_the_limit_are_rejected() -> None:
-    controller = ControllerStub({ControlledShutdownRequested: lambda _: []})
+    controller = ControllerStub({ControlledShutdown: lambda _: []})
     ask = request_class(7, 3)(broker_id=2, broker_epoch=1)
     async with listening(controller, limits=Limits(connections_max=2)) as (listener, port):
         async with connected(port) as first, connected(port) as second:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.decide.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+from kactl.decide.messages.admin import AddPartitions, CreateTopic, DeleteTopic
 from kactl.model import Assignment, TopicRef
 from kactl.model.errors import KactlError, NotController, NotFound, StoreUnavailable, TopicDeletionDisabled, TopicExists
 from kactl.telemetry.attempts import Attempt
@@ -65,12 +65,12 @@ def creation(
 
 @pytest.mark.parametrize("version", range(8))
 async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(version, "orders", partitions=4, factor=3, configs={"a.b": "1"}))
 
     (topic,) = answer.topics
-    assert controller.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
+    assert controller.requests == [CreateTopic("orders", 4, 3, config={"a.b": "1"})]
     assert [(condition, of) for condition, of, _ in controller.waits] == [("complete", "orders:4")]
     assert 0 < controller.waits[0][2] <= 1000
     assert (topic.name, topic.error_code) == ("orders", NONE)
@@ -82,25 +82,25 @@ async def test_topic_is_created_and_leaders_are_awaited(version: int) -> None:
 
 
 async def test_omitted_parameters_use_the_defaults_of_the_controller() -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     async with listening(controller, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
         both = await client.ask(creation(7, "orders"))
         await client.ask(creation(7, "orders", partitions=3))
         await client.ask(creation(7, "orders", factor=1))
 
     assert controller.requests == [
-        TopicCreationRequested("orders", partitions, factor) for partitions, factor in [(7, 2), (3, 2), (7, 1)]
+        CreateTopic("orders", partitions, factor) for partitions, factor in [(7, 2), (3, 2), (7, 1)]
     ]
     assert (both.topics[0].num_partitions, both.topics[0].replication_factor) == (7, 2)
 
 
 async def test_manual_assignment_is_forwarded() -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", assignments={0: (1, 2), 1: (2, 3)}))
 
     assignment = {0: Assignment((1, 2)), 1: Assignment((2, 3))}
-    assert controller.requests == [TopicCreationRequested("orders", assignment=assignment)]
+    assert controller.requests == [CreateTopic("orders", assignment=assignment)]
     assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (2, 2)
 
 
@@ -127,7 +127,7 @@ async def test_invalid_creation_is_rejected_without_a_request(message: Any, code
 
 async def test_each_topic_has_its_own_result(caplog: pytest.LogCaptureFixture) -> None:
     answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
-    controller = ControllerStub({TopicCreationRequested: lambda request: answers[request.topic]})
+    controller = ControllerStub({CreateTopic: lambda request: answers[request.topic]})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, *"abcd", partitions=1, factor=1))
 
@@ -146,18 +146,18 @@ async def test_each_topic_has_its_own_result(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_validate_only_does_not_wait_and_returns_no_id() -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, validate_only=True))
 
-    assert controller.requests == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
+    assert controller.requests == [CreateTopic("orders", 1, 1, dry_run=True)]
     assert controller.waits == []
     assert (answer.topics[0].error_code, answer.topics[0].topic_id) == (NONE, None)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_creation_without_timeout_returns_at_once(timeout_ms: int) -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     timeout = datetime.timedelta(milliseconds=timeout_ms)
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=timeout))
@@ -168,7 +168,7 @@ async def test_creation_without_timeout_returns_at_once(timeout_ms: int) -> None
 
 
 async def test_creation_that_takes_too_long_times_out() -> None:
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     controller.done = False
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1))
@@ -193,7 +193,7 @@ UNKNOWN = "UNKNOWN_SERVER_ERROR"
 async def test_trail_does_not_call_failed_what_may_have_happened(
     results: dict[str, Any], is_slow: bool, outcome: str, detail: str
 ) -> None:
-    controller, attempts = ControllerStub({TopicCreationRequested: lambda one: results[one.topic]}), list[Attempt]()
+    controller, attempts = ControllerStub({CreateTopic: lambda one: results[one.topic]}), list[Attempt]()
     controller.done = not is_slow
     async with listening(controller, audit=attempts.append) as (_, port), connected(port) as client:
         await client.ask(creation(7, *results, partitions=1, factor=1))
@@ -205,7 +205,7 @@ class Endless(ControllerStub):
     """Stub whose topics never get leaders."""
 
     def __init__(self) -> None:
-        super().__init__({TopicCreationRequested: lambda request: ORDERS})
+        super().__init__({CreateTopic: lambda request: ORDERS})
         self.waiting = 0
 
     async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
@@ -254,7 +254,7 @@ async def test_client_that_sends_no_more_receives_a_response_without_the_wait() 
 
 async def test_wait_has_a_limit_of_its_own() -> None:
     """The end of a client is not noticed if its host is lost."""
-    controller = ControllerStub({TopicCreationRequested: lambda request: ORDERS})
+    controller = ControllerStub({CreateTopic: lambda request: ORDERS})
     async with listening(controller) as (_, port), connected(port) as client:
         await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=LONGEST))
 
@@ -289,11 +289,11 @@ def deletion(version: int, *names: str, ids: tuple[bytes, ...] = (), timeout: da
 @pytest.mark.parametrize("version", range(7))
 async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
     answers = {"orders": ORDERS, "lost": NotFound("topic", "lost")}
-    controller = ControllerStub({TopicDeletionRequested: lambda request: answers[request.topic]})
+    controller = ControllerStub({DeleteTopic: lambda request: answers[request.topic]})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(version, "orders", "lost"))
 
-    assert controller.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
+    assert controller.requests == [DeleteTopic("orders"), DeleteTopic("lost")]
     assert [(condition, of) for condition, of, _ in controller.waits] == [("gone", "orders"), ("delivered", "")]
     assert [(entry.name, entry.error_code) for entry in answer.responses] == [
         ("orders", NONE),
@@ -302,19 +302,19 @@ async def test_topic_is_deleted_and_deletion_is_awaited(version: int) -> None:
 
 
 async def test_topic_is_deleted_by_id() -> None:
-    controller = ControllerStub({TopicDeletionRequested: lambda request: ORDERS})
+    controller = ControllerStub({DeleteTopic: lambda request: ORDERS})
     controller.named = [ORDERS]
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, ids=(ORDERS.id, b"x" * 16)))
 
-    assert controller.requests == [TopicDeletionRequested("orders")]
+    assert controller.requests == [DeleteTopic("orders")]
     known, unknown = answer.responses
     assert (known.name, known.topic_id, known.error_code) == ("orders", uuid.UUID(bytes=ORDERS.id), NONE)
     assert (unknown.name, unknown.error_code) == (None, KioError.unknown_topic_id)
 
 
 async def test_rejected_deletions_have_no_effect() -> None:
-    controller = ControllerStub({TopicDeletionRequested: lambda request: TopicDeletionDisabled()})
+    controller = ControllerStub({DeleteTopic: lambda request: TopicDeletionDisabled()})
     topic = part(DELETE, 6, "DeleteTopicState")
     neither = request_class(DELETE, 6)(topics=(topic(name=None, topic_id=None),), timeout=SECOND)
     both = request_class(DELETE, 6)(topics=(topic(name="orders", topic_id=uuid.UUID(bytes=ORDERS.id)),), timeout=SECOND)
@@ -331,7 +331,7 @@ async def test_rejected_deletions_have_no_effect() -> None:
 
 @pytest.mark.parametrize(("timeout_ms", "waits"), [(0, 0), (-5, 0), (100, 1)])
 async def test_deletion_that_takes_too_long_times_out(timeout_ms: int, waits: int) -> None:
-    controller = ControllerStub({TopicDeletionRequested: lambda request: ORDERS})
+    controller = ControllerStub({DeleteTopic: lambda request: ORDERS})
     controller.done = False
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, "orders", timeout=datetime.timedelta(milliseconds=timeout_ms)))
@@ -366,15 +366,15 @@ def growth(
 @pytest.mark.parametrize("version", range(4))
 async def test_partitions_are_added(version: int) -> None:
     answers: dict[str, Any] = {"orders": None, "lost": NotFound("topic", "lost")}
-    controller = ControllerStub({PartitionsRequested: lambda request: answers[request.topic]})
+    controller = ControllerStub({AddPartitions: lambda request: answers[request.topic]})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(growth(version, {"orders": 9, "lost": 2}))
         await client.ask(growth(version, {"orders": 10}, assignments=((1, 2),), validate_only=True))
 
     assert controller.requests == [
-        PartitionsRequested("orders", 9),
-        PartitionsRequested("lost", 2),
-        PartitionsRequested("orders", 10, ((1, 2),), True),
+        AddPartitions("orders", 9),
+        AddPartitions("lost", 2),
+        AddPartitions("orders", 10, ((1, 2),), True),
     ]
     assert [(condition, of) for condition, of, _ in controller.waits] == [("complete", "orders:9")]
     assert [(result.name, result.error_code) for result in answer.results] == [
@@ -383,7 +383,7 @@ async def test_partitions_are_added(version: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [TopicCreationRequested, TopicDeletionRequested, PartitionsRequested])
+@pytest.mark.parametrize("kind", [CreateTopic, DeleteTopic, AddPartitions])
 async def test_topics_after_the_deadline_are_not_begun(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
     passed_s = 0.0
     clock = types.SimpleNamespace(current_time=lambda: anyio.current_time() + passed_s)
@@ -395,9 +395,9 @@ async def test_topics_after_the_deadline_are_not_begun(monkeypatch: pytest.Monke
         return ORDERS
 
     messages: dict[Any, Any] = {
-        TopicCreationRequested: creation(7, "a", "b", "c", partitions=1, factor=1, timeout=MINUTE),
-        TopicDeletionRequested: deletion(6, "a", "b", "c", timeout=MINUTE),
-        PartitionsRequested: growth(3, {"a": 2, "b": 2, "c": 2}, timeout=MINUTE),
+        CreateTopic: creation(7, "a", "b", "c", partitions=1, factor=1, timeout=MINUTE),
+        DeleteTopic: deletion(6, "a", "b", "c", timeout=MINUTE),
+        AddPartitions: growth(3, {"a": 2, "b": 2, "c": 2}, timeout=MINUTE),
     }
     controller = ControllerStub({kind: takes_long})
     async with listening(controller) as (_, port), connected(port) as client:
@@ -413,7 +413,7 @@ async def test_loss_of_control_during_a_request_is_returned() -> None:
         async def wait_complete(self, counts: Mapping[str, int], *, timeout_ms: float) -> dict[str, KactlError]:
             return dict.fromkeys(counts, NotController(7))
 
-    controller = Resigning({PartitionsRequested: lambda request: None})
+    controller = Resigning({AddPartitions: lambda request: None})
     async with listening(controller) as (_, port), connected(port) as client:
         answer = await client.ask(growth(3, {"orders": 9}))
 

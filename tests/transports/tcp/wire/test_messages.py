@@ -61,45 +61,45 @@ REPORTS: Final = FollowerReports(
 ENDED: Final = leases.LeaderEpochs.of(Names.of([BILLS_1, ORDERS_0]), np.array([4, 2**31 - 1], np.int32))
 # One request of each type, with an answer.
 REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
-    (admin.ResignRequested(stop=True, expected_epoch=7), None),
-    (admin.ReleaseRequested(100, dry_run=True), True),
-    (leases.LeadershipsReported(1, 2**40, 7, ended=ENDED, waiting=leases.LeaderEpochs(), complete=3), None),
-    (admin.UncleanElectionsEnabled(False), None),
-    (admin.EventsHandled(), None),
-    (admin.UndrainRequested(3, dry_run=True), True),
-    (admin.BrokerIdRequested(40_000, "worker-a", bytes(12)), 40_000),
-    (admin.ReplicaResetRequested(ORDERS_0, 3), ReplicaReport(ReplicaStatus.ERROR, "prepare: no disk", 1.5, 2**40)),
+    (admin.ResignController(stop=True, expected_epoch=7), None),
+    (admin.ReleaseController(100, dry_run=True), True),
+    (leases.ReportLeaderships(1, 2**40, 7, ended=ENDED, waiting=leases.LeaderEpochs(), complete=3), None),
+    (admin.EnableUncleanElections(False), None),
+    (admin.AwaitEvents(), None),
+    (admin.UndrainBroker(3, dry_run=True), True),
+    (admin.AllocateBrokerId(40_000, "worker-a", bytes(12)), 40_000),
+    (admin.ResetReplica(ORDERS_0, 3), ReplicaReport(ReplicaStatus.ERROR, "prepare: no disk", 1.5, 2**40)),
     (
-        admin.ElectionRequested(admin.ElectionKind.PREFERRED, (ORDERS_0,)),
+        admin.ReplicaLeaderElection(admin.ElectionKind.PREFERRED, (ORDERS_0,)),
         [admin.ElectionResult("orders", 0, "failed", ErrorCode.NOT_CONTROLLER, "no", 1, 2)],
     ),
-    (admin.TopicCreationRequested("a", 2, 3, {0: Assignment((1, 2), (2,))}, {"k": "v"}), TopicRef("a", bytes(16))),
-    (admin.TopicDeletionRequested("a"), TopicRef("a", bytes(range(16)))),
+    (admin.CreateTopic("a", 2, 3, {0: Assignment((1, 2), (2,))}, {"k": "v"}), TopicRef("a", bytes(16))),
+    (admin.DeleteTopic("a"), TopicRef("a", bytes(range(16)))),
     (
-        admin.TopicEnsureRequested("a", 1, None, {0: Assignment((1, 2))}, {"k": "v"}),
+        admin.EnsureTopic("a", 1, None, {0: Assignment((1, 2))}, {"k": "v"}),
         admin.TopicProgress(True, 2, ("a-0: no leader",)),
     ),
-    (admin.PartitionsRequested("a", 3, ((1, 2), (2, 3))), None),
+    (admin.AddPartitions("a", 3, ((1, 2), (2, 3))), None),
     (
-        admin.ReassignmentRequested({ORDERS_0: (1, 2), BILLS_1: None}),
+        admin.ApiPartitionReassignment({ORDERS_0: (1, 2), BILLS_1: None}),
         [admin.ReassignmentResult("orders", 0, ErrorCode.NONE, "", Assignment((1,)))],
     ),
-    (admin.ReassignmentsListed((BILLS_1,)), {BILLS_1: Assignment((1, 2), (), (2,))}),
+    (admin.ListPartitionReassignments((BILLS_1,)), {BILLS_1: Assignment((1, 2), (), (2,))}),
     (
-        admin.FeatureUpdatesRequested((admin.FeatureUpdate("f", 2, admin.UpgradeType.SAFE_DOWNGRADE),)),
+        admin.UpdateFeatures((admin.FeatureUpdate("f", 2, admin.UpgradeType.SAFE_DOWNGRADE),)),
         [admin.FeatureResult("f", ErrorCode.FEATURE_UPDATE_FAILED, "no")],
     ),
-    (broker.ControlledShutdownRequested(1, 2**40), [ORDERS_0, BILLS_1]),
+    (broker.ControlledShutdown(1, 2**40), [ORDERS_0, BILLS_1]),
     (
-        broker.AlterPartitionRequested(1, 2, (broker.IsrProposal(TopicRef("", bytes(16)), 0, 1, (1, 2), 3),)),
+        broker.AlterPartitionReceived(1, 2, (broker.IsrProposal(TopicRef("", bytes(16)), 0, 1, (1, 2), 3),)),
         [broker.IsrResult(TopicRef("a"), 0, ErrorCode.NONE, LEADERSHIP)],
     ),
-    (broker.ProducerIdsRequested(1, 2), ProducerIdBlock(1, 2**40, 1000)),
+    (broker.AllocateProducerIds(1, 2), ProducerIdBlock(1, 2**40, 1000)),
     (
-        broker.PartitionsReported(1, 2, (broker.PartitionReport(ORDERS_0, 3, ReplicaStatus.STUCK, "x"),)),
+        broker.ReportPartitions(1, 2, (broker.PartitionReport(ORDERS_0, 3, ReplicaStatus.STUCK, "x"),)),
         None,
     ),
-    (broker.LeadersReported(1, 2, LeaderColumns(("a",), bytes(4), bytes(4), bytes(4), b"\x01")), None),
+    (broker.ReportLeaders(1, 2, LeaderColumns(("a",), bytes(4), bytes(4), bytes(4), b"\x01")), None),
 ]
 
 
@@ -109,7 +109,7 @@ REQUESTS: Final[list[tuple[ControllerRequest, Any]]] = [
 TRACE: Final = f"00-{1:032x}-{2:016x}-01"
 EXPLAINED: Final = dataclasses.replace(
     leader_and_isr(StateRow(ORDERS_0, previous=2), StateRow(BILLS_1, reason=1)),
-    reasons=(OrderReason("BrokersChanged", "offline", 2**50, 2**49, TRACE), OrderReason("TopicsChanged", "first", 3)),
+    reasons=(OrderReason("BrokerChange", "offline", 2**50, 2**49, TRACE), OrderReason("TopicChange", "first", 3)),
 )
 OF_PARTICIPANTS: Final[list[tuple[Any, Any]]] = [
     (lease_release(ORDERS_0, BILLS_1, leader_epoch=7), Acknowledged(0)),
@@ -250,11 +250,11 @@ def test_error_cannot_replace_methods_or_private_attributes() -> None:
 
 
 def test_appended_fields_are_ignored_and_missing_ones_filled_in() -> None:
-    later = msgspec.msgpack.encode(["UndrainRequested", 3, True, "ann", "a field of a later version"])
-    earlier = msgspec.msgpack.encode(["UndrainRequested", 3])
+    later = msgspec.msgpack.encode(["UndrainBroker", 3, True, "ann", "a field of a later version"])
+    earlier = msgspec.msgpack.encode(["UndrainBroker", 3])
 
-    assert wire.decode(later, wire.REQUESTS) == admin.UndrainRequested(3, dry_run=True, by="ann")
-    assert wire.decode(earlier, wire.REQUESTS) == admin.UndrainRequested(3)
+    assert wire.decode(later, wire.REQUESTS) == admin.UndrainBroker(3, dry_run=True, by="ann")
+    assert wire.decode(earlier, wire.REQUESTS) == admin.UndrainBroker(3)
 
 
 def test_appended_columns_are_ignored() -> None:
@@ -296,7 +296,7 @@ def changed(message: Any, *path: int, to: Any) -> bytes:
         b"\x91" * 5_000,
         b"\xdd\xff\xff\xff\xff",
         msgspec.msgpack.encode(["Unknown", 1]),
-        wire.encode(admin.UndrainRequested(1)),  # a message of another family
+        wire.encode(admin.UndrainBroker(1)),  # a message of another family
         changed(UPDATE, 4, 5, to=[4, b"12"]),  # no whole number of values
         changed(UPDATE, 4, 5, to=[8, bytes(24)]),  # wider than the type
         changed(UPDATE, 4, 5, to=[4, bytes(4)]),  # fewer rows

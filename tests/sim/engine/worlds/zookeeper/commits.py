@@ -10,7 +10,7 @@ from .codes import Op as Request
 from .ensemble import Ensemble
 from .entries import ABSENT, CONTROLLER_EPOCH, PRESENT, has_versions, key_of, value_of
 from .server import Origin, Proposal, ServerEnd
-from .tree import Change, Created, DataSet, Deleted, Failed, SessionClosed, SessionOpened, Txn
+from .tree import Change, Created, DataSet, Deleted, Failed, RegisterBrokerAndReelect, SessionClosed, Txn
 
 # Version of a write that names none, in requests and in the history.
 _ANY: Final = -1
@@ -39,7 +39,7 @@ class Commits:
     def _on_txn(self, txn: Txn, proposal: Proposal | None) -> None:
         client = "" if proposal is None else proposal.origin.end.client
         match txn.changes:
-            case (SessionOpened(),):
+            case (RegisterBrokerAndReelect(),):
                 self._clients[txn.session] = client
                 self._session(txn.session, "opened")
             case (SessionClosed(paths=paths),):

@@ -25,7 +25,7 @@ from . import preparation
 from .codes import Code, Op
 from .server import Origin, Proposal, Server, ServerEnd
 from .sessions import TIMEOUT_TICKS_MAX, TIMEOUT_TICKS_MIN, Session, Sessions
-from .tree import Change, Failed, SessionClosed, SessionOpened, Tree, Txn
+from .tree import Change, Failed, RegisterBrokerAndReelect, SessionClosed, Tree, Txn
 from .wire import Greeting
 
 # Kind of the links between servers.
@@ -207,7 +207,7 @@ class Ensemble:
         timeout_ms = min(
             max(greeting.timeout_ms, TIMEOUT_TICKS_MIN * int(self._tick_ms)), TIMEOUT_TICKS_MAX * int(self._tick_ms)
         )
-        opens = SessionOpened(timeout_ms, self._rng.randbytes(_PASSWORD_BYTES))
+        opens = RegisterBrokerAndReelect(timeout_ms, self._rng.randbytes(_PASSWORD_BYTES))
         self.propose(server, Proposal(server.number, number, None, (), Origin(end, 0), opens))
 
     def resume(self, server: Server, end: ServerEnd, greeting: Greeting) -> None:

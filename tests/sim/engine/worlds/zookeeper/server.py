@@ -25,9 +25,9 @@ from .tree import (
     DataSet,
     Deleted,
     Failed,
+    RegisterBrokerAndReelect,
     Result,
     SessionClosed,
-    SessionOpened,
     Tree,
     Txn,
 )
@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
     request: Request | None
     identities: tuple[Identity, ...]
     origin: Origin
-    opens: SessionOpened | None = None
+    opens: RegisterBrokerAndReelect | None = None
 
 
 class Fault(NamedTuple):

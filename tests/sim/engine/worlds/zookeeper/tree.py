@@ -96,7 +96,7 @@ class Failed(NamedTuple):
     code: Code
 
 
-class SessionOpened(NamedTuple):
+class RegisterBrokerAndReelect(NamedTuple):
     timeout_ms: int
     password: bytes
 
@@ -107,7 +107,7 @@ class SessionClosed(NamedTuple):
     paths: tuple[str, ...]
 
 
-Change = Created | Deleted | DataSet | AclSet | Checked | Failed | SessionOpened | SessionClosed
+Change = Created | Deleted | DataSet | AclSet | Checked | Failed | RegisterBrokerAndReelect | SessionClosed
 
 
 class Txn(NamedTuple):
@@ -206,7 +206,7 @@ _APPLY: Final[dict[type, Callable[..., Result]]] = {
     SessionClosed: Tree._session_closed,
     Checked: Tree._unchanged,
     Failed: Tree._unchanged,
-    SessionOpened: Tree._unchanged,
+    RegisterBrokerAndReelect: Tree._unchanged,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 import msgspec
 
-from kactl.decide.messages.admin import ControllerRequest, TopicEnsureRequested, TopicProgress
+from kactl.decide.messages.admin import ControllerRequest, EnsureTopic, TopicProgress
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import Watch
 from kactl.decide.messages.sessions import (
@@ -82,7 +82,7 @@ _ELECTION_PART: Final = 0.5
 _LOOKS: Final = 6
 
 
-_ENSURE: Final = PARTICIPANT_PRICES[TopicEnsureRequested.__name__]
+_ENSURE: Final = PARTICIPANT_PRICES[EnsureTopic.__name__]
 _WATCH: Final = PARTICIPANT_PRICES[Watch.__name__]
 _IDENTIFY: Final = PARTICIPANT_PRICES[Identify.__name__]
 _PEER: Final = PARTICIPANT_PRICES["Peer"]
@@ -101,7 +101,7 @@ class Attached(NamedTuple):
         return self.identity.broker, self.identity.incarnation
 
 
-class Office:
+class ControllerLinks:
     """One controller instance."""
 
     def __init__(
@@ -424,7 +424,7 @@ class Office:
 
     async def _asked(self, attached: Attached, request: ControllerRequest) -> Any:
         """Returns the controller's answer. The creation of a topic is charged before, and given back if it exists."""
-        if not isinstance(request, TopicEnsureRequested):
+        if not isinstance(request, EnsureTopic):
             return await self.port.ask(request)
         rights.check_topic(request.topic, attached.identity, self._ensure_topics)
         account = _account(attached.link)
@@ -500,7 +500,7 @@ def _account(link: Link) -> str:
 class TcpTransport:
     """The `Transport` of a controller to the participants that are linked to it."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: ControllerLinks) -> None:
         self._office = office
 
     def connect(self, broker: Broker) -> "TcpConnection":
@@ -511,7 +511,7 @@ class TcpTransport:
 class TcpConnection:
     """Requests to one registration of one broker, over whichever link it has at the time."""
 
-    def __init__(self, office: Office, broker: Broker) -> None:
+    def __init__(self, office: ControllerLinks, broker: Broker) -> None:
         self._office = office
         self._broker = broker
         self._is_closed = False
