@@ -70,6 +70,12 @@ _LABELS: Final = (
         "name of an actor",
     ),
     ("`kactl_build_info`", "`version`, `python`", "versions"),
+    (
+        "`http_server_request_duration_seconds`",
+        "`http_request_method`, `http_route`, `http_response_status_code`, `url_scheme`",
+        "as in OpenTelemetry's conventions: the route is the path with names of parameters, and is absent for other "
+        "paths; `error_type` is the status from 500 on, or `cancelled` if the client has gone",
+    ),
 )
 # MBean, reason.
 _ABSENT: Final = (
