@@ -39,7 +39,7 @@ class Participants:
         listener: returns the listener of the participant with that id.
         shutdown_attempts: the attempts of a controlled shutdown if one participant is stopped; at most one if the
             whole group ends.
-        alter_partition, lag_ms, and the others: see `Participant`.
+        lag_ms, and the others: see `Participant`.
 
     Raises:
         BadRequest: `count` is negative, or more than PARTICIPANTS_MAX.
@@ -57,7 +57,6 @@ class Participants:
         in_sync: InSync | None = None,
         session_timeout_ms: int | None = None,
         start_timeout_ms: int | None = START_TIMEOUT_MS,
-        alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
         handler: MakeHandler | None = None,
@@ -79,7 +78,6 @@ class Participants:
                 in_sync=in_sync,
                 session_timeout_ms=session_timeout_ms,
                 start_timeout_ms=start_timeout_ms,
-                alter_partition=alter_partition,
                 lag_ms=lag_ms,
                 shutdown_attempts=shutdown_attempts,
                 handler=handler,

@@ -47,8 +47,7 @@ from .handover import Handover
 from .hosted_replicas import HostedReplicas, Role
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
-from .isr_update import InSync, IsrUpdater
-from .isr_writer import IsrWriter
+from .isr_update import InSync
 from .leadership_reports import LeadershipReporter
 from .leases.leader import Leader
 from .leases.leaderships import Leaderships
@@ -92,7 +91,6 @@ class Incarnation:
         calls: ListenerCalls,
         hosting: HandlerHosting | None,
         in_sync: InSync | None,
-        alter_partition: bool,
         lag_ms: float,
         incarnation: bytes = b"",
         claim: str = "",
@@ -145,7 +143,15 @@ class Incarnation:
         self.isr = IsrKeeper(
             broker,
             self.hosted,
-            updater=self._isr_updater(None if alter_partition else store),
+            updater=IsrProposer(
+                broker,
+                self.hosted,
+                self.metadata,
+                epoch=lambda: self.epoch,
+                epoch_of=self.followers.epoch_of,
+                controller=self.controller,
+                pause=pause,
+            ),
             clock=clock,
             pause=pause,
             live=lambda: self.metadata.live,
@@ -153,20 +159,6 @@ class Incarnation:
             followers=self.followers,
             in_sync=in_sync,
             lag_ms=lag_ms,
-        )
-
-    def _isr_updater(self, store: Store | None) -> IsrUpdater:
-        """Returns the updater of ISRs: by proposals to the controller, or by writing to a store."""
-        if store is not None:
-            return IsrWriter(self.hosted, store=store, pause=self._pause)
-        return IsrProposer(
-            self.broker,
-            self.hosted,
-            self.metadata,
-            epoch=lambda: self.epoch,
-            epoch_of=self.followers.epoch_of,
-            controller=self.controller,
-            pause=self._pause,
         )
 
     # -- lifecycle

@@ -4,8 +4,7 @@ A leader adds followers that have caught up, and removes members that have lagge
 
 Participants keep no log yet, so a follower has caught up as soon as it reports that it follows this leader under this
 leader epoch; an application may require more. Reports count for a limited time, so that none of a dead follower
-remains. An `IsrUpdater` commits the change: `isr_proposer` sends it to the controller, `isr_writer`
-writes it to the store.
+remains. The controller commits a change that `isr_proposer` sends.
 
 Source: Partition.maybeExpandIsr, Partition.maybeShrinkIsr.
 """
@@ -29,7 +28,8 @@ from kactl.stores.base import Names
 
 from .followers import Followers
 from .hosted_replicas import HostedReplicas, Role
-from .isr_update import InSync, IsrUpdate, IsrUpdater
+from .isr_proposer import IsrProposer
+from .isr_update import InSync, IsrUpdate
 from .lagging_replicas import CHECKS_PER_LAG, LaggingReplicas
 from .pause_gate import PauseGate
 from .row_index import ABSENT
@@ -133,7 +133,7 @@ class IsrKeeper:
         broker: int,
         hosted: HostedReplicas,
         *,
-        updater: IsrUpdater,
+        updater: IsrProposer,
         clock: Clock,
         pause: PauseGate,
         live: Callable[[], BrokerSet],
@@ -263,7 +263,7 @@ class IsrKeeper:
         """Plan the updates that are due.
 
         Returns:
-            the updates, at most `IsrUpdater.limit`; and whether followers are waiting until the application's
+            the updates, at most `IsrProposer.limit`; and whether followers are waiting until the application's
             `in_sync` returns true.
         """
         hosted = self._hosted

@@ -43,7 +43,7 @@ _INELIGIBLE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATIO
 
 
 class IsrProposer:
-    """An `IsrUpdater` that sends AlterPartition requests to the controller.
+    """Commits the ISR updates of a leader by AlterPartition requests to the controller.
 
     Args:
         epoch: returns the epoch of this broker's registration.
@@ -51,7 +51,7 @@ class IsrProposer:
             known. `IsrKeeper` reads the reports and calls `submit` without a pause, so that both see the same ones.
 
     Attributes:
-        limit: see `IsrUpdater`.
+        limit: the number of updates that one call accepts.
     """
 
     limit = PROPOSED_MAX
@@ -77,7 +77,7 @@ class IsrProposer:
         self._unresolved: set[TopicPartition] = set()  # proposed, and not known to be accepted
 
     def reconcile(self) -> None:
-        """See `IsrUpdater`."""
+        """Apply newer versions that have become known of partitions with a rejected update."""
         for name in list(self._unresolved):
             replica, cached = self._hosted.view(name), self._metadata.partition(name)
             if replica is None or replica.role is not Role.LEADER:
@@ -99,7 +99,11 @@ class IsrProposer:
                 )
 
     async def submit(self, updates: Sequence[IsrUpdate]) -> IsrUpdateResult:
-        """See `IsrUpdater`."""
+        """Submit some updates, at most one for each partition, and finish the work that an earlier call has left.
+
+        Raises:
+            KactlError: some of the updates may have been committed. Compare with the current state after a pause.
+        """
         if not updates:
             return IsrUpdateResult()
         proposals = tuple(self._proposal(name, state) for name, state in updates)

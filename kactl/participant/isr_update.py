@@ -1,8 +1,7 @@
-"""ISR updates: the interface between a leader that decides them and an updater that commits them."""
+"""ISR updates, between a leader that decides them and the proposer that has the controller commit them."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from kactl.model import Leadership, TopicPartition
 
@@ -27,23 +26,3 @@ class IsrUpdateResult:
     rejected: Sequence[IsrUpdate] = ()
     retryable: Sequence[IsrUpdate] = ()
     ineligible: Sequence[IsrUpdate] = ()
-
-
-class IsrUpdater(Protocol):
-    """Commits the ISR updates of a leader.
-
-    Attributes:
-        limit: the number of updates that one call accepts.
-    """
-
-    limit: int
-
-    async def submit(self, updates: Sequence[IsrUpdate]) -> IsrUpdateResult:
-        """Submit some updates, at most one for each partition, and finish the work that an earlier call has left.
-
-        Raises:
-            KactlError: some of the updates may have been committed. Compare with the current state after a pause.
-        """
-
-    def reconcile(self) -> None:
-        """Apply newer versions that have become known of partitions with a rejected update."""

@@ -97,8 +97,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             apply Kafka's requests themselves.
         in_sync: (partition, follower) -> whether the follower has caught up with this leader. Called repeatedly for
             followers that are out of sync, and at intervals for those in sync. None: every follower has caught up.
-        alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
-            the leader writes the ISR to the store itself, as brokers below protocol level 2.7 do.
         session_timeout_ms: 18 s if None, and 9 s for a session with the controller.
         start_timeout_ms: how long a start waits for the store, for a controller, and for an earlier registration of
             the id to expire; None waits for ever. The reasons are logged meanwhile. What cannot change by waiting, as a
@@ -137,7 +135,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         in_sync: InSync | None = None,
         session_timeout_ms: int | None = None,
         start_timeout_ms: int | None = START_TIMEOUT_MS,
-        alter_partition: bool = True,
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
         handler: MakeHandler | None = None,
@@ -149,8 +146,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
     ) -> None:
         if not 1 <= arguments.whole(weight, "weight") <= WEIGHT_MAX:
             raise BadRequest("weight", f"{weight} is not between 1 and {WEIGHT_MAX}")
-        if store is None and not alter_partition:
-            raise BadRequest("alter_partition", "is False, which needs a store to which leaders write their ISRs")
         if start_timeout_ms is not None and arguments.whole(start_timeout_ms, "start_timeout_ms") < 0:
             raise BadRequest("start_timeout_ms", f"{start_timeout_ms} is negative; None waits for ever")
         offered = None if groups is None else arguments.names(groups, "groups")
@@ -159,7 +154,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         self._listener = listener or Listener()
         self._calls = ListenerCalls(self._clock, limit_ms=transition_timeout_ms)
         self._in_sync = in_sync
-        self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
         self._transition_timeout_ms = transition_timeout_ms
@@ -506,7 +500,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             calls=self._calls,
             hosting=self._hosting,
             in_sync=self._in_sync,
-            alter_partition=self._alter_partition,
             lag_ms=self._lag_ms,
             incarnation=next(self._incarnations),
             claim=self._own.claim,

@@ -18,7 +18,7 @@ from tests.support.clocks import ManualClock, settle
 from tests.support.control_requests import BILLS_0, ORDERS_0, ORDERS_1, StateRow, ints, states, update_metadata
 
 from .conftest import Network
-from .test_isr import isr, store_isr_group
+from .test_isr import isr, stored_isr_group
 
 pytestmark = pytest.mark.anyio
 
@@ -339,7 +339,7 @@ class LossyHub(MemoryHub):
 async def test_lost_message_is_repaired_at_the_next_report(network: Network, kind: type[PeerMessage]) -> None:
     hub = network.hub = LossyHub()
     hub.loses = lambda message: isinstance(message, kind)
-    async with store_isr_group(network):
+    async with stored_isr_group(network):
         row = await network.elect()
         await network.send(2, update_metadata(row))
         await network.lead_and_follow(2, row)

@@ -453,18 +453,6 @@ async def test_one_proposal_removes_and_adds_members(network: Network, fake_cont
         assert fake_controller.proposed == [((1, 3), 0)]
 
 
-async def test_leader_that_writes_itself_removes_lagging_members_too(network: Network) -> None:
-    async with isr_group(network, alter_partition=False, session_timeout_ms=10 * LAG_MS) as brokers:
-        await network.send_to_all(await network.elect(isr=(1, 2, 3)))
-        brokers.pause(2)
-        await network.clock.advance(1.5 * LAG_MS)
-
-        stored = await network.stored()
-        assert stored is not None
-        assert (stored.isr, stored.partition_epoch) == ((1, 3), 1)
-        assert await network.notified() == [ORDERS_0]
-
-
 # -- with a real controller --------------------------------------------------------------------------------------------
 
 

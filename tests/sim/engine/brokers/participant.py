@@ -113,7 +113,6 @@ class ParticipantBroker(SimulatedBroker):
                     handler=application.make if isinstance(application, HandlerApplication) else None,
                     transition_timeout_ms=settings.session_timeout_ms,
                     session_timeout_ms=settings.session_timeout_ms,
-                    alter_partition=settings.level.alter_partition,
                     lag_ms=settings.lag_ms,
                     rng=self._loop.streams[f"ids:{self.name}"],
                 )

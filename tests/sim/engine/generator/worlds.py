@@ -72,9 +72,9 @@ def draw_participants(rng: random.Random, world: WorldSpec) -> None:
     """Draw where the participants of a world register, and whether they keep links to the controller."""
     brokers = world.brokers
     brokers.kind = "participant"
-    # Leaders that write their ISRs need the store.
-    needs_store = brokers.level == "2.6"
-    brokers.sessions = "store" if needs_store else rng.choice(("store", "controller", "controller", "mixed"))
+    if brokers.level == "2.6":
+        brokers.level = "2.7"  # participants propose their ISRs, as brokers do from 2.7 on
+    brokers.sessions = rng.choice(("store", "controller", "controller", "mixed"))
     brokers.handlers = rng.random() < 0.6
     world.spectators = rng.choice((0, 0, 1))
     brokers.links = brokers.sessions != "store" or rng.random() < 0.7
