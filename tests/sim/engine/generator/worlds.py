@@ -72,9 +72,10 @@ def draw_participants(rng: random.Random, world: WorldSpec) -> None:
     """Draw where the participants of a world register, and whether they keep links to the controller."""
     brokers = world.brokers
     brokers.kind = "participant"
-    if brokers.level == "2.6":
+    oldest = brokers.level == "2.6"
+    if oldest:
         brokers.level = "2.7"  # participants propose their ISRs, as brokers do from 2.7 on
-    brokers.sessions = rng.choice(("store", "controller", "controller", "mixed"))
+    brokers.sessions = "store" if oldest else rng.choice(("store", "controller", "controller", "mixed"))
     brokers.handlers = rng.random() < 0.6
     world.spectators = rng.choice((0, 0, 1))
     brokers.links = brokers.sessions != "store" or rng.random() < 0.7
