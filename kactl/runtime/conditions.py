@@ -82,6 +82,7 @@ class Conditions:
         known.count += 1
         if kind not in known.kinds and len(known.kinds) < FAILURES_MAX:
             known.kinds.add(kind)
+            known.logged_ms = now_ms
             self._log.log(level, text, *values, exc_info=exc_info)
         elif now_ms - known.logged_ms >= REPEAT_MS:
             self._repeat(known, now_ms, exc_info)

@@ -53,10 +53,13 @@ async def test_check_is_repeated_each_day_and_sooner_without_an_answer(caplog: p
 
     assert slept == [INTERVAL_S, INTERVAL_S, RETRY_S, INTERVAL_S, INTERVAL_S]
     levels = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert levels == [
+    assert levels[:2] == [
         ("WARNING", "the permissions in ZooKeeper could not be checked, trying again soon: gone"),
         ("ERROR", "does not let this connection write /admin"),
     ]
+    (level, end) = levels[2]
+    assert (level, end.partition(" (")[0]) == ("WARNING", "the permissions in ZooKeeper have been checked")
+    assert len(levels) == 3
 
 
 @pytest.fixture

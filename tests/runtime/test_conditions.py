@@ -79,6 +79,16 @@ def test_another_kind_of_a_condition_is_logged_at_once(caplog: pytest.LogCapture
     assert lines(caplog) == ["db: refused", "db: unreachable"]
 
 
+def test_another_kind_delays_the_next_line_of_the_condition(caplog: pytest.LogCaptureFixture) -> None:
+    now = Minutes()
+    conditions = Conditions(log, now)
+
+    for now.ms, kind in ((0, "soon"), (6_000, "late"), (REPEAT_MS, "late"), (REPEAT_MS + 6_000, "late")):
+        conditions.add("start", logging.WARNING, "%s", kind, kind=kind)
+
+    assert lines(caplog) == ["soon", "late", "late (4 times in 66 s)"]
+
+
 def test_repetitions_between_two_lines_are_in_the_log_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     conditions = Conditions(log, Minutes())
 

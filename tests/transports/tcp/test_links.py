@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -670,3 +671,20 @@ async def test_message_that_never_ends_closes_its_link() -> None:
             with pytest.raises((ConnectionError, EOFError)):
                 await client.receive()
             tasks.cancel_scope.cancel()
+
+
+async def test_second_live_link_of_one_registration_is_logged_with_both_addresses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = TcpNetwork(listen="127.0.0.1:0")
+    async with network.controller_side(ContractOffice()), AsyncExitStack() as copies:
+        clients = TcpNetwork(controllers=[str(network.address)], limits=Limits(backoff_ms=1, backoff_max_ms=20))
+        for _ in range(2):  # as of a virtual machine that was copied while it ran
+            link = await copies.enter_async_context(clients.participant_side(ContractPort(1, b"one life")))
+            await opened(link)
+        await until(lambda: "two processes have one registration" in caplog.text)
+
+    first = next(text for text in caplog.messages if "two processes have one registration" in text)
+    addresses = re.findall(r"127\.0\.0\.1:[0-9]+", first)
+    assert "kactl://kactl/participant/1 has opened a link from " in first
+    assert len(set(addresses)) == 2
