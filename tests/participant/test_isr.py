@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kactl.decide.messages.admin import ControllerRequest
-from kactl.decide.messages.broker import AlterPartitionRequested, IsrResult
+from kactl.decide.messages.broker import AlterPartitionReceived, IsrResult
 from kactl.model import Leadership, TopicPartition
 from kactl.model.errors import ErrorCode
 from kactl.participant import Participants
@@ -23,7 +23,7 @@ def stored_isr_group(network: Network, **options: Any) -> Participants:
     """Returns participants whose proposals are committed as they are, unless another writer was faster."""
 
     async def commit(request: ControllerRequest, /) -> list[IsrResult]:
-        assert isinstance(request, AlterPartitionRequested)
+        assert isinstance(request, AlterPartitionReceived)
         results = []
         for proposal in request.proposals:
             name = TopicPartition("orders", proposal.partition)
