@@ -13,8 +13,7 @@ from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.testing.contracts.link_support import ContractOffice, until
-from kactl.transports.tcp import office as office_module
-from kactl.transports.tcp import wire
+from kactl.transports.tcp import controller_links, wire
 from kactl.transports.tcp.limits import Limits
 
 from .support import RawClient, hello_of, raw_client
@@ -157,7 +156,7 @@ async def test_instance_answers_when_its_election_is_over() -> None:
 
 
 async def test_instance_sends_participants_away_if_no_election_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(office_module, "_ELECTION_PART", 0.0)  # the handshake itself has time
+    monkeypatch.setattr(controller_links, "_ELECTION_PART", 0.0)  # the handshake itself has time
     office = ContractOffice()
     office.active = NO_BROKER
     network = kactl.TcpNetwork(listen=LOOPBACK)
