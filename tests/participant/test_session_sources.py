@@ -49,7 +49,6 @@ pytestmark = pytest.mark.anyio
         ({"hub": kactl.MemoryHub(), "network": kactl.MemoryHub()}, "network"),
         ({"hub": kactl.MemoryHub(), "controllers": ["host:7373"]}, "controllers"),
         ({"network": kactl.MemoryHub(), "controllers": "host:7373"}, "controllers"),
-        ({"hub": kactl.MemoryHub(), "alter_partition": False}, "alter_partition"),
         ({"hub": kactl.MemoryHub(), "lease": kactl.LeaseConfig(clock_drift=0.4)}, "clock_drift"),
     ],
 )
