@@ -64,7 +64,7 @@ ADMIN: dict[str, tuple[Any, ...]] = {
 
 
 def denied(request: type) -> str:
-    return f"network {request.__name__.removesuffix('Requested')}"
+    return f"network {request.__name__.removesuffix('Received')}"
 
 
 @pytest.mark.parametrize("request_", [one for one, right in RIGHTS.items() if right is Right.NONE])
