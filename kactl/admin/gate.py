@@ -116,6 +116,10 @@ class Gate:
         self._of_peer[group_of(connection.peer)] += 1
         self._fresh[connection] = self._now_s()
 
+    def make_room(self, count: int) -> int:
+        """Cut up to `count` connections that wait. Returns the number."""
+        return sum(self.replace_one() for _ in range(count))
+
     def replace_one(self) -> bool:
         """Cut the connection that has waited longest for its client. Returns whether there was one."""
         oldest = next(iter(self._waiting), None) or self._silent() or next(iter(self._unread), None)
@@ -169,6 +173,12 @@ class Gate:
         """Count and log a rejected connection."""
         self.refused[kind] += 1
         self._conditions.add(kind, logging.WARNING, "admin API: connection from %s %s (%s)", peer, reason, kind)
+
+    def exhausted(self, reason: str) -> None:
+        """Count and log that no file descriptor was left."""
+        self.refused["descriptors"] += 1
+        text = "admin API: connections have to wait: %s; raise the limit of open files (ulimit -n, LimitNOFILE)"
+        self._conditions.add("descriptors", logging.WARNING, text, reason)
 
     def readings(self) -> dict[str, Reading]:
         """Returns the gauges and counters for `kactl.telemetry.metrics`."""

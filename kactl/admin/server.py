@@ -22,6 +22,7 @@ from kactl.participant.group import Participants
 from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port
 from kactl.runtime.background import Background
+from kactl.runtime.front_door import BACKLOG
 from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import make_folder
@@ -32,7 +33,7 @@ from kactl.telemetry.metrics import Reading
 from kactl.telemetry.past_states import PastStates
 
 from . import exposure, limits
-from .acceptor import BACKLOG, Acceptor
+from .acceptor import Acceptor
 from .access import Policy, ProbePolicy, ServerPolicy
 from .audit_file import AuditFile
 from .audit_trail import AuditTrail

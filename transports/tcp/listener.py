@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kactl.model.errors import BadConfig, KactlError, ProtocolMismatch
-from kactl.runtime import forks
 from kactl.runtime.addresses import host_and_port, plain_address
 from kactl.runtime.conditions import Conditions
+from kactl.runtime.front_door import BACKLOG, FrontDoor
 from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
@@ -38,13 +38,10 @@ from .tls import Tls
 
 log = logger(__name__)
 
-_BACKLOG: Final = 512
 # For the name of its own address: as long as a resolver whose first server is down takes.
 _LOOK_UP_S: Final = 15.0
 # The first byte of a TLS record that begins a handshake.
 _TLS_FIRST: Final = 0x16
-# Pause after a failure to accept, for instance because the process has too many open files.
-_ACCEPT_PAUSE_S: Final = 0.1
 _TOO_MANY: Final = "too many connections have not completed their handshake"
 
 
@@ -75,7 +72,7 @@ class Listener:
         self._metrics = metrics
         self._accepted = accepted
         self._refused = refused
-        self._sockets: list[socket.socket] = []
+        self._door: FrontDoor | None = None
         self._tasks = Tasks(f"the listener on {address}")
         self._strangers = Strangers(limits)
         self._conditions = Conditions(log, ends_alone=True)
@@ -98,49 +95,39 @@ class Listener:
                     self.address,
                 )
             is_name = not is_numeric(self.address.host)
-            self._sockets = listen_on(hosts, self.address.port, backlog=_BACKLOG, is_name=is_name)
+            sockets = listen_on(hosts, self.address.port, backlog=BACKLOG, is_name=is_name)
         except OSError as error:
             reason = f"{self.address} cannot be listened on ({error.strerror}): choose another address or port"
             raise BadConfig("listen", reason) from None
-        self.address = self.address._replace(port=self._sockets[0].getsockname()[1])
-        forks.share(self)
-        for listening in self._sockets:
-            self._tasks.spawn(self._accept(listening))
-
-    def _abandon(self) -> None:
-        """See `kactl.runtime.forks`."""
-        for listening in self._sockets:
-            forks.bury(listening)
+        self.address = self.address._replace(port=sockets[0].getsockname()[1])
+        self._door = FrontDoor(
+            sockets,
+            self._take,
+            make_room=self._strangers.make_room,
+            exhausted=self._exhausted,
+            name=f"the network at {self.address}",
+        )
+        self._door.open()
 
     async def close(self) -> None:
         """Stop listening, and close the connections without a complete handshake."""
+        if self._door is not None:
+            self._door.close()
         await self._tasks.close()
-        for listening in self._sockets:
-            listening.close()
-        self._sockets.clear()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:
-                text = "a connection to %s could not be accepted: %s"
-                self._conditions.add("accept", logging.WARNING, text, self.address, error)
-                await asyncio.sleep(_ACCEPT_PAUSE_S)
-                continue
-            host = plain_address(str(peer[0]))
-            stranger, displaced = self._strangers.admit(host)
-            if displaced is not None:
-                displaced.cancel(_TOO_MANY)
-            if stranger is None:
-                self._failed(host, "too many", _TOO_MANY)
-                self._refused(host, None, _TOO_MANY)
-                accepted.close()
-            else:
-                task = self._tasks.spawn(self._serve(accepted, stranger, host, peer[1]))
-                self._strangers.began(stranger, task, accepted)
-            await asyncio.sleep(0)  # other tasks run, also while connections arrive without end
+    def _take(self, accepted: socket.socket, peer: tuple[str, int]) -> bool:
+        host = plain_address(str(peer[0]))
+        stranger, displaced = self._strangers.admit(host)
+        if displaced is not None:
+            displaced.cancel(_TOO_MANY)
+        if stranger is None:
+            self._failed(host, "too many", _TOO_MANY)
+            self._refused(host, None, _TOO_MANY)
+            accepted.close()
+            return False
+        task = self._tasks.spawn(self._serve(accepted, stranger, host, peer[1]))
+        self._strangers.began(stranger, task, accepted)
+        return True
 
     async def _serve(self, accepted: socket.socket, stranger: Stranger, host: str, port: int) -> None:
         link: Link | None = None
@@ -207,6 +194,10 @@ class Listener:
         await loop.connect_accepted_socket(lambda: encryption, accepted)
         await encryption.handshake(self._limits.handshake_ms / 1000)
         return link
+
+    def _exhausted(self, reason: str) -> None:
+        text = "%s accepts no connections for now: %s; raise the limit of open files (ulimit -n, LimitNOFILE)"
+        self._conditions.add("accept", logging.WARNING, text, self.address, reason)
 
     def _failed(self, host: str, reason: str, text: str) -> None:
         self._metrics.handshake_failed(reason)

@@ -75,6 +75,14 @@ class Strangers:
         displaced = next(silent, newcomer if group == newcomer.group else own[-1])
         return (None, None) if displaced is newcomer else (newcomer, self._tasks.pop(displaced))
 
+    def make_room(self, count: int) -> int:
+        """Close up to `count` strangers that have sent nothing for a moment. Returns the number."""
+        late_s = self._loop.time() - _FRESH_S
+        silent = [each for each in self._tasks if each.since_s <= late_s and not each.spoke.is_set()][:count]
+        for stranger in silent:
+            self._tasks.pop(stranger).cancel("no file descriptor is left")
+        return len(silent)
+
     def began(self, stranger: Stranger, task: "asyncio.Task[None]", accepted: socket.socket) -> None:
         """Count a stranger until the end of its task, which may be cancelled before its first step."""
 

@@ -18,7 +18,8 @@ import anyio
 
 from kactl.model import Broker, Endpoint
 from kactl.model.errors import BadConfig
-from kactl.runtime.addresses import host_and_port
+from kactl.runtime.addresses import host_and_port, plain_address
+from kactl.runtime.front_door import BACKLOG, FrontDoor
 from kactl.runtime.listening import listening_sockets
 from kactl.runtime.logs import logger
 from kactl.security.access import Authorizer
@@ -28,7 +29,6 @@ from kactl.security.tls.tls_turns import TlsTurns
 from kactl.telemetry.attempts import Audit, no_audit
 from kactl.transports.kafka.credentials import BrokerCredentials
 
-from .acceptor import Acceptor
 from .admission import Admission, Slot
 from .authentication import LOGIN_TIMEOUT_S, Authentication, Login
 from .authorization import Authorization, OpenListener
@@ -53,9 +53,6 @@ from .user_handlers import UserHandlers, UserRecords
 
 log = logger(__name__)
 
-# Queue of connections to accept, as long as the default limit of connections. With a shorter queue a broker's attempt
-# waits for a second if 1,000 others connect at once.
-_BACKLOG: Final = 1024
 # Descriptors reserved for the store, the admin API, the brokers' channels and files; at most half of all.
 _DESCRIPTORS_KEPT: Final = 256
 # A relayed connection has a second descriptor, to the broker.
@@ -132,7 +129,7 @@ class BoundListener(list[socket.socket]):
 
     def __init__(self, endpoint: Endpoint) -> None:
         try:
-            super().__init__(listening_sockets(endpoint.host, endpoint.port, backlog=_BACKLOG))
+            super().__init__(listening_sockets(endpoint.host, endpoint.port, backlog=BACKLOG))
         except OSError as error:
             where = f"{endpoint.listener}://{host_and_port(endpoint.host, endpoint.port)}"
             remedy = "stop the process that uses it, or configure another address"
@@ -233,7 +230,7 @@ class KafkaListener:
         self._serving: set[asyncio.Task[None]] = set()
         # Connections of tasks that have not begun. A task that is cancelled before it begins closes nothing itself.
         self._accepted: dict[asyncio.Task[None], tuple[socket.socket, Slot]] = {}
-        self._acceptors: list[Acceptor] = []
+        self._doors: list[FrontDoor] = []
         self._buffer = shared_buffer()
         self._tls_turns = TlsTurns()
 
@@ -261,14 +258,16 @@ class KafkaListener:
         self._addresses.update()
         self._looking = asyncio.create_task(self._addresses.run())
         for name, sockets in self._sockets.items():
-
-            def take(connection: socket.socket, host: str, name: str = name) -> None:
-                self._take(name, connection, host)
-
+            door = FrontDoor(
+                sockets,
+                functools.partial(self._take, name),
+                make_room=self._admission.make_room,
+                exhausted=functools.partial(self._exhausted, f"the listener {name}"),
+                name=f"the listener {name}",
+            )
+            door.open()
+            self._doors.append(door)
             for each in sockets:
-                self._acceptors.append(
-                    Acceptor(each, take=take, make_room=self._admission.make_room, counters=self.counters)
-                )
                 where = host_and_port(*each.getsockname()[:2])
                 log.info("listening for brokers and tools on %s://%s", name, where)
         return self
@@ -276,8 +275,8 @@ class KafkaListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for acceptor in self._acceptors:
-            acceptor.close()
+        for door in self._doors:
+            door.close()
         tasks = {*self._serving, self._looking}
         for task in tasks:
             task.cancel()
@@ -297,19 +296,26 @@ class KafkaListener:
             )  # fmt: skip
         return allowed
 
-    def _take(self, name: str, connection: socket.socket, host: str) -> None:
-        """Serve a new connection.
+    def _exhausted(self, name: str, reason: str) -> None:
+        remedy = "raise the limit of open files, or lower kafka.max-connections"
+        self.counters.reject(PeerRejected("descriptors", reason), name, action=remedy)
 
-        Raises:
-            Refused: it is not admitted.
-        """
-        slot = self._admission.admit(host)
+    def _take(self, name: str, connection: socket.socket, address: tuple[str, int]) -> bool:
+        """Serve a new connection. Returns False if it is not admitted."""
+        host = plain_address(str(address[0]))
+        try:
+            slot = self._admission.admit(host)
+        except PeerRejected as rejected:
+            connection.close()
+            self.counters.reject(rejected, host_and_port(host, address[1]))
+            return False
         self._count()
         task = asyncio.get_running_loop().create_task(self._serve(name, connection, slot))
         slot.close = task.cancel
         self._serving.add(task)
         self._accepted[task] = connection, slot
         task.add_done_callback(self._served)
+        return True
 
     def _served(self, task: asyncio.Task[None]) -> None:
         self._serving.discard(task)

@@ -431,7 +431,7 @@ async def test_topic_that_may_not_be_described_has_no_name() -> None:
 async def test_connection_that_is_accepted_as_the_listener_ends_is_closed() -> None:
     async with listening(ControllerStub()) as (listener, _):
         ours, theirs = socket.socketpair()
-        listener._take("INTERNAL", ours, "127.0.0.1")
+        listener._take("INTERNAL", ours, ("127.0.0.1", 1))
         # Nothing runs until the listener cancels its tasks.
     theirs.close()
     assert ours.fileno() == -1
