@@ -208,7 +208,7 @@ class Commands(TopicCommands):
         return cast(bool, await self.ask(UndrainBroker(arguments.whole(broker, "broker"), by=by)))
 
     async def reset_replica(self, partition: AnyPartition, broker: int, *, dry_run: bool = False) -> ReplicaReport:
-        """Use a replica of a participant again whose handler has failed too often. Returns the failure.
+        """Let a participant call a handler again now that has failed. Returns the last failure.
 
         The participant receives a request and reports the replica as ready; `replica_status` shows it until then.
 

@@ -1,8 +1,8 @@
 """Handler of the statuses that participants report of their replicas.
 
 A report has the effect of the same result in a response to LeaderAndIsr: a replica that its handler cannot serve counts
-as one with a failed directory, so another one is elected. Kafka's brokers send no such reports. An operator may reset a
-replica whose handler does not recover by itself.
+as one with a failed directory, so another one is elected. Kafka's brokers send no such reports. A handler that has
+failed is called again after a pause, which an operator may end.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ class PartitionReports(Handlers):
         if not registered.incarnation:
             raise BadRequest("broker", f"{broker} is no participant, and has no handlers: restart the broker")
         report, replica = cluster.replica_report(name, broker), f"{name} on broker {broker}"
-        if report is None or not report.status.is_failure:
+        if report is None or report.status is ReplicaStatus.BUSY:
             raise NothingToReset(replica, "its handler has not failed")
         if report.status is ReplicaStatus.STUCK:
             raise NothingToReset(replica, f"a call of its handler does not end ({report.detail}): restart the process")
@@ -115,7 +115,16 @@ class PartitionReports(Handlers):
             return
         since_ms = self.clock.monotonic_ms() - max(report.age_ms, 0.0)
         self.cluster.replica_reports.put(
-            event.broker, name, ReplicaReport(status, detail, since_ms, event.broker_epoch)
+            event.broker,
+            name,
+            ReplicaReport(
+                status,
+                detail,
+                since_ms,
+                event.broker_epoch,
+                report.failures,
+                self.clock.monotonic_ms() + report.next_ms if report.next_ms > 0 else None,
+            ),
         )
         if report.hold_ms > 0:
             until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)

@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from kactl.config.settings import HealthConfig
-from kactl.decide.machines.explain import handler_text, reset_of
+from kactl.decide.machines.explain import Moment, handler_text, stuck_remedy
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import in_sync_against, offline_partitions
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, RowNumbers, first, preferred_imbalance, preferred_slot, some
 from kactl.decide.state.table import Table
-from kactl.model import Maintenance
+from kactl.model import Maintenance, ReplicaStatus
 from kactl.model.errors import KactlError
 from kactl.telemetry.health import NAMED_MAX, Channel, Facts, FailedHandler, Limits, Partitions, Shards
 
@@ -94,7 +94,7 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
             Channel(channel.broker.id, len(channel), channel.oldest_ms, channel.last_error)
             for channel in controller.channels.all()
         ),
-        failed_handlers=_failed_handlers(cluster),
+        failed_handlers=_failed_handlers(cluster, Moment(controller.clock.monotonic_ms())),
         reassignments=service.progress.reassignments(cluster, limit_ms=limits.reassignment_stuck_ms),
         deletions=service.progress.deletions(cluster, limit_ms=limits.deletion_stuck_ms),
         without_id=tuple(sorted(cluster.without_id)),
@@ -232,18 +232,18 @@ def _named(table: Table, selected: Bools) -> tuple[int, tuple[str, ...]]:
     return len(rows), tuple(map(str, sorted(table.names(rows[:NAMED_MAX]))))
 
 
-def _failed_handlers(cluster: Cluster) -> tuple[FailedHandler, ...]:
-    """Returns the replicas whose handlers cannot serve; those that do not recover by themselves come first."""
+def _failed_handlers(cluster: Cluster, moment: Moment) -> tuple[FailedHandler, ...]:
+    """Returns the replicas whose handlers have failed; those that do not recover by themselves come first."""
     failed = [
         FailedHandler(
             str(name),
             broker,
-            handler_text(report),
-            reset_of(name, broker, report),
+            handler_text(report, moment),
+            stuck_remedy(broker, report),
             noun="participant" if cluster.is_shard(name) else "broker",
         )
         for name, broker, report in cluster.reported_replicas()
-        if report.status.is_failure
+        if report.status is not ReplicaStatus.BUSY
     ]
     return tuple(sorted(failed, key=lambda handler: (not handler.remedy, handler.partition, handler.broker)))
 

@@ -15,7 +15,7 @@ def replica() -> None:
     """Reset the handlers of replicas on participants."""
 
 
-@replica.command(short_help="Use a replica again whose handler has failed.")
+@replica.command(short_help="Call a handler again now that has failed.")
 @click.argument("name", metavar="TOPIC-P")
 @click.option("--broker", "broker_id", type=int, required=True, metavar="ID", help="The participant of the replica.")
 @dry_run_option
@@ -23,10 +23,10 @@ def replica() -> None:
 @reason_option
 @options
 def reset(settings: Settings, *, name: str, broker_id: int, dry_run: bool, reason: str) -> None:
-    """Use a replica again whose handler has failed too often.
+    """Call a handler again now that has failed.
 
-    A handler that fails four times in a row is not called any more. Remove the cause first: `kactl explain TOPIC-P`
-    shows it. A handler with a call that does not end cannot be reset; restart its process.
+    It is called again by itself after 1 s to 60 s, which `kactl explain TOPIC-P` shows with the cause. A handler with a
+    call that does not end cannot be reset; it is called again when that has ended, or restart its process.
     """
     try:
         partition = TopicPartition.parse(name)

@@ -169,15 +169,17 @@ class ReplicaStatus(enum.Enum):
     """Whether a replica of a participant can lead and follow."""
 
     READY = "ready"  # again, after one of the others
-    NOT_READY = "not ready"  # the handler raised NotReady
-    FAILED = "failed"  # the handler raised something else, or took too long
+    NOT_READY = "not ready"  # the handler raised NotReady: another replica is elected
+    FAILED = "failed"  # it raised something else three times in a row, or took too long: another replica is elected
     STUCK = "stuck"  # a cancelled call of the handler has not ended
-    ERROR = "error"  # failed too often; an operator or the application has to reset it
+    ERROR = "error"  # the data of the replica is of another topic, and is kept
     BUSY = "busy"  # a call of the handler takes long; the replica counts as ready
+    RETRYING = "retrying"  # the handler has raised, and is called again here; the replica counts as ready
 
     @property
     def is_failure(self) -> bool:
-        return self not in (ReplicaStatus.READY, ReplicaStatus.BUSY)
+        """Whether the replica cannot be elected."""
+        return self not in (ReplicaStatus.READY, ReplicaStatus.BUSY, ReplicaStatus.RETRYING)
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -469,7 +469,7 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
             self._incarnation.report_failed(failed)
 
     async def reset(self, name: AnyPartition) -> None:
-        """Use a replica again whose handler has failed too often.
+        """Call a handler again now that has failed, without the rest of its pause.
 
         Raises:
             NotFound: the participant has no handler for the partition.

@@ -74,7 +74,7 @@ class Stuck(msgspec.Struct, frozen=True):
 
 
 class FailedHandler(msgspec.Struct, frozen=True):
-    """A replica whose handler cannot serve.
+    """A replica whose handler has failed.
 
     Attributes:
         reason: with what the handler has raised.

@@ -1,6 +1,5 @@
 """Replicas whose handlers fail: another one leads, and they are used again once they are ready."""
 
-import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -26,6 +25,7 @@ from kactl.model.errors import (
     StoreUnavailable,
 )
 from kactl.participant import Participant
+from kactl.participant.handlers import handler_failures
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
 from kactl.stores.memory import MemoryStore
@@ -35,6 +35,14 @@ from tests.support.clocks import ManualClock, settle
 from .failing_steps import fail_once
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers report each failure at once; `test_retries.py` has those that do not."""
+    monkeypatch.setattr(handler_failures, "TRIES_HERE", 1)
+    monkeypatch.setattr(handler_failures, "PAUSE_SPREAD", 0.0)
+
 
 T0 = TopicPartition("t", 0)
 
@@ -178,7 +186,7 @@ async def test_only_replica_that_was_not_ready_leads_after_its_delay() -> None:
 
 @pytest.mark.parametrize(
     ("error", "times_ms"),
-    [(OSError("disk full"), [0, 1_000, 3_000, 7_000]), (NotReady(2_500, "it is cold"), [0, 2_500, 5_000, 7_500])],
+    [(OSError("disk full"), [*range(0, 8_000, 1_000)]), (NotReady(2_500, "it is cold"), [0, 2_500, 5_000, 7_500])],
 )
 async def test_only_replica_is_called_again_after_its_pauses(error: Exception, times_ms: list[float]) -> None:
     """The controller stops the replica, which has led before, after each failure. The pauses are not cut short."""
@@ -193,7 +201,7 @@ async def test_only_replica_is_called_again_after_its_pauses(error: Exception, t
 
         cluster.prepare[1] = prepare
         await cluster.leading[1].resign("too hot")
-        for _ in range(9_000 // 250):
+        for _ in range(8_750 // 250):
             await cluster.clock.advance(250)
 
         assert [at_ms - called[0] for at_ms in called] == times_ms
@@ -316,7 +324,7 @@ def verdict_of(cluster: Cluster, broker: int) -> str:
 
 
 async def fail_for_good(cluster: Cluster) -> None:
-    """Create t-0 with its only replica on broker 1, whose handler fails until it is in ERROR."""
+    """Create t-0 with its only replica on broker 1, whose handler fails each time."""
     cluster.fail(1, OSError("disk full"))
     await cluster.controller.create_topic("t", assignment={0: (1,)}, timeout_ms=0)
     for _ in range(4):
@@ -333,8 +341,8 @@ async def test_failure_of_a_handler_is_shown_until_it_is_over() -> None:
 
         assert status_of(cluster, 1) is ReplicaStatus.FAILED
         assert verdict_of(cluster, 1) == (
-            "cannot lead: its handler has failed and is called again after a pause since 500 ms (prepare: disk full)"
-            " and it is not in sync"
+            "cannot lead: its handler has failed since 500 ms, and is called again, in at most 0.5 s"
+            " (prepare: disk full) and it is not in sync"
         )
         cluster.prepare.clear()
         await cluster.clock.advance(2_000)
@@ -376,21 +384,25 @@ async def test_call_that_takes_long_is_shown() -> None:
         assert verdict_of(cluster, 1) == "leads"
 
 
-async def test_handler_in_error_is_reset_by_an_operator() -> None:
+async def test_handler_that_fails_is_called_again_at_once_by_an_operator() -> None:
     async with open_cluster() as cluster:
         await fail_for_good(cluster)
-        assert status_of(cluster, 1) is ReplicaStatus.ERROR
-        assert cluster.controller.explain(T0).remedies[-1] == (
-            "when the cause is removed, use the replica again: kactl replica reset t-0 --broker 1"
+        assert status_of(cluster, 1) is ReplicaStatus.FAILED
+        assert (
+            cluster.controller.explain(T0)
+            .remedies[0]
+            .endswith("to try it again now: kactl replica reset t-0 --broker 1")
         )
-        await cluster.clock.advance(600_000)
+        assert "times in a row" in verdict_of(cluster, 1)
+        assert ", and is called again, in at most " in verdict_of(cluster, 1)
         assert cluster.leader == NO_LEADER
         cluster.prepare.clear()
 
         report = await cluster.controller.reset_replica("t-0", 1)
         await settle()
 
-        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "prepare: disk full")
+        assert (report.status, report.detail) == (ReplicaStatus.FAILED, "prepare: disk full")
+        assert report.failures > 10
         assert (cluster.leader, cluster.valid) == (1, [1])
         assert cluster.controller.replica_status(T0) == {}
 
@@ -433,18 +445,17 @@ async def test_stuck_handler_is_not_reset() -> None:
         release.set()
         await settle()
 
-        assert status_of(cluster, 1) is ReplicaStatus.ERROR
-        await cluster.controller.reset_replica("t-0", 1)
-        await settle()
+        assert status_of(cluster, 1) is ReplicaStatus.FAILED
+        await cluster.clock.advance(1_000)
         assert status_of(cluster, 1) is None
 
 
-async def test_handler_in_error_is_reset_under_a_later_controller() -> None:
+async def test_handler_that_fails_is_reset_under_a_later_controller() -> None:
     async with open_cluster() as cluster:
         await fail_for_good(cluster)
         await cluster.controller.resign()
-        await settle()
-        assert status_of(cluster, 1) is ReplicaStatus.ERROR
+        await cluster.clock.advance(100)  # an order that waits for the end of the pause is answered
+        assert status_of(cluster, 1) is ReplicaStatus.FAILED
         cluster.prepare.clear()
 
         await cluster.controller.reset_replica("t-0", 1)
@@ -454,46 +465,17 @@ async def test_handler_in_error_is_reset_under_a_later_controller() -> None:
         assert cluster.controller.replica_status(T0) == {}
 
 
-async def test_handler_in_error_that_stops_for_long_can_be_reset() -> None:
-    async with open_cluster() as cluster:
-        await cluster.controller.create_topic("t", assignment={0: (1,)})
-        await settle()
-        failures = itertools.count(1)
-
-        def prepare() -> None:
-            if next(failures) == 4:
-                cluster.stopping = anyio.Event()
-            raise OSError("disk full")
-
-        cluster.prepare[1] = prepare
-        await cluster.leading[1].resign("too hot")
-        for _ in range(4):
-            await cluster.clock.advance(5_000)
-        assert cluster.stopping is not None
-        cluster.stopping.set()
-        await settle()
-        statuses = [status for status, _ in handler_events(cluster)]
-        cluster.prepare.clear()
-
-        report = await cluster.controller.reset_replica("t-0", 1)
-        await settle()
-
-        assert statuses[-2:] == ["ready", "error"]
-        assert report.status is ReplicaStatus.ERROR
-        assert (cluster.leader, cluster.valid) == (1, [1])
-
-
 async def fail_beside_others(cluster: Cluster) -> None:
-    """Create t-0 on brokers 1 and 2. The handler on broker 1, which leads first, is in ERROR after a stuck call."""
+    """Create t-0 on brokers 1 and 2. The handler on broker 1, which leads first, pauses after a stuck call."""
     release = await create_stuck_leader(cluster)
     release.set()
     cluster.ignores_cancellation = None
     await settle()
-    assert (status_of(cluster, 1), cluster.leader) == (ReplicaStatus.ERROR, 2)
+    assert (status_of(cluster, 1), cluster.leader) == (ReplicaStatus.FAILED, 2)
 
 
 async def test_replica_that_returns_to_a_broker_does_not_inherit_an_error() -> None:
-    """Reassignments remove the replica of the handler in ERROR, and add it again."""
+    """Reassignments remove the replica of the handler that has failed, and add it again."""
     async with open_cluster() as cluster:
         await fail_beside_others(cluster)
         await cluster.controller.reassign({T0: (2, 3)})

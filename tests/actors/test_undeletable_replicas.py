@@ -10,12 +10,21 @@ from kactl.actors.system import Controller
 from kactl.decide.state.deletion_blockers import BlockerReason
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.participant import Participant
+from kactl.participant.handlers import handler_failures
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.leases.leader import Leader
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers report each failure at once; `test_retries.py` has those that do not."""
+    monkeypatch.setattr(handler_failures, "TRIES_HERE", 1)
+    monkeypatch.setattr(handler_failures, "PAUSE_SPREAD", 0.0)
+
 
 T0 = TopicPartition("t", 0)
 
@@ -127,38 +136,25 @@ async def test_topic_is_deleted_once_its_handler_can_delete() -> None:
         assert cluster.calls == [(1, "lead"), (1, "delete"), (1, "delete"), (2, "lead")]
 
 
-async def test_deletion_that_fails_for_good_ends_after_a_reset() -> None:
-    async with open_cluster() as cluster:
-        await cluster.create()
-        cluster.cannot_delete = OSError("busy")
-        await cluster.delete()
-        await cluster.clock.advance(10_000)
-        assert cluster.calls == [(1, "lead"), *[(1, "delete")] * 4]
-        assert cluster.blockers == [(BlockerReason.REPLICA_FAILED, (1,))]
-        assert cluster.status is ReplicaStatus.ERROR
-        cluster.cannot_delete = None
-        await cluster.controller.reset_replica("t-0", 1)
-        await settle()
-
-        assert cluster.topics == []
-        assert cluster.calls[5:] == [(1, "delete")]
-
-
 async def test_deletion_without_a_handler_is_shown_and_ends_after_a_reset() -> None:
     """Data of an earlier process may exist, so the replica does not count as deleted."""
     async with open_cluster() as cluster:
         cluster.cannot_make = OSError("not mounted")
         await cluster.create()
         await cluster.clock.advance(10_000)
-        assert [at_ms - cluster.made_ms[0] for at_ms in cluster.made_ms] == [0, 1_000, 3_000, 7_000]
-        assert cluster.status is ReplicaStatus.ERROR
+        assert [at_ms - cluster.made_ms[0] for at_ms in cluster.made_ms] == [*range(0, 11_000, 1_000)][
+            : len(cluster.made_ms)
+        ]
+        assert cluster.status is ReplicaStatus.FAILED
         await cluster.delete()
+        cluster.made_ms.clear()
         await cluster.clock.advance(10_000)
+        assert 4 <= len(cluster.made_ms) <= 10  # the controller repeats the deletion after each pause
         assert cluster.topics == ["t"]
-        assert cluster.blockers == [(BlockerReason.OFFLINE_REPLICAS, (1,))]
+        assert cluster.blockers == [(BlockerReason.REPLICA_FAILED, (1,))]
         assert cluster.controller.explain(T0).remedies[-1].endswith("kactl replica reset t-0 --broker 1")
         report = cluster.controller.replica_status(T0)[1]
-        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "making: not mounted")
+        assert (report.status, report.detail) == (ReplicaStatus.FAILED, "making: not mounted")
         cluster.cannot_make = None
         await cluster.controller.reset_replica("t-0", 1)
         await settle()
@@ -178,20 +174,6 @@ async def test_next_topic_waits_for_a_confirmed_deletion_that_has_failed() -> No
 
         assert cluster.calls == [(1, "lead"), *[(1, "delete")] * 3, (2, "lead")]
         assert cluster.controller.replica_status(T0) == {}
-
-
-async def test_next_topic_that_waits_for_a_deletion_is_reset() -> None:
-    """The deletion has failed for good before the topic was created."""
-    async with open_cluster() as cluster:
-        await cluster.fail_late(10_000)
-        await cluster.create()
-        report = cluster.controller.replica_status(T0)[1]
-        assert (report.status, report.detail) == (ReplicaStatus.ERROR, "stop: busy")
-        cluster.cannot_delete = None
-        await cluster.controller.reset_replica("t-0", 1)
-        await cluster.clock.advance(1_000)
-
-        assert cluster.calls[-2:] == [(1, "delete"), (2, "lead")]
 
 
 @pytest.mark.parametrize("uses_store", [True, False], ids=["store", "controller"])

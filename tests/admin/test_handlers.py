@@ -30,16 +30,15 @@ class Scheduler(kactl.PartitionHandler):
 
 @pytest.fixture
 async def failed() -> AsyncIterator[Served]:
-    """Server with one participant, whose handler of orders-0 is in ERROR."""
+    """Server with one participant, whose handler of orders-0 has failed three times in a row."""
     async with served(brokers=None) as opened:
         controller, clock = opened.controller, opened.clock
         Scheduler.fails = True
         async with kactl.Participant(1, store=controller.store, hub=controller.hub, clock=clock, handler=Scheduler):
             await settle()
             await controller.create_topic("orders", assignment={0: [1]}, timeout_ms=0)
-            for _ in range(4):
-                await settle()
-                await clock.advance(5_000)
+            await settle()
+            await clock.advance(2_600)
             yield opened
 
 
@@ -53,11 +52,13 @@ async def test_failure_is_shown_and_reset(failed: Served) -> None:
 
     assert (info.leader, after.leader) == (-1, 1)
     assert isinstance(info.replica_status[1], HandlerStatus)
-    assert (info.replica_status[1].status, after.replica_status) == ("error", {})
+    assert (info.replica_status[1].status, after.replica_status) == ("failed", {})
+    assert info.replica_status[1].failures == 3
+    assert 0 < (info.replica_status[1].next_ms or 0) <= 1_250
     # An exception of the application is shown as text, with any characters.
     assert info.replica_status[1].detail == "prepare: no license\\u001b[2J"
     assert explained.remedies[-1].endswith("kactl replica reset orders-0 --broker 1")
-    assert done.read(ReplicaResetInfo).failure.status == "error"
+    assert done.read(ReplicaResetInfo).failure.status == "failed"
     events = (await failed.get("/v1/events?kinds=handler,request")).json()["items"]
     assert [event["status"] for event in events if event["kind"] == "handler"][-1] == "ready"
     (request,) = [event for event in events if event["kind"] == "request"]
@@ -101,5 +102,5 @@ async def test_command_resets_a_replica(failed: Served) -> None:
     )
     await settle()
 
-    assert done.stderr.decode() == ("Reset orders-0 on broker 1, which was error (prepare: no license\\u001b[2J).\n")
+    assert done.stderr.decode() == ("Reset orders-0 on broker 1, which was failed (prepare: no license\\u001b[2J).\n")
     assert failed.controller.partition("orders-0").leader == 1  # type: ignore[union-attr]

@@ -164,7 +164,7 @@ async def partition(service: Service, request: ApiRequest[PartitionPath, NoData,
 
 
 async def reset(service: Service, request: ApiRequest[ReplicaPath, NoData, ReplicaResetting]) -> ReplicaResetInfo:
-    """Let a participant use a replica again whose handler has failed too often."""
+    """Let a participant call a handler again now that has failed."""
     path, controller = request.path, service.controller
     name = TopicPartition(path.topic, path.partition)
     body = request.body
@@ -177,7 +177,14 @@ async def reset(service: Service, request: ApiRequest[ReplicaPath, NoData, Repli
 
 def _status(report: ReplicaReport, now_ms: float) -> HandlerStatus:
     name = cast(HandlerStatusName, report.status.name.lower())
-    return HandlerStatus(status=name, detail=report.detail, for_ms=round(now_ms - report.since_ms, 1))
+    next_ms = None if report.next_ms is None else round(max(report.next_ms - now_ms, 0.0), 1)
+    return HandlerStatus(
+        status=name,
+        detail=report.detail,
+        for_ms=round(now_ms - report.since_ms, 1),
+        failures=report.failures,
+        next_ms=next_ms,
+    )
 
 
 async def partitions(service: Service, request: ApiRequest[NoData, PartitionQuery, NoData]) -> PartitionPage:

@@ -16,7 +16,7 @@ REASON_LENGTH_MAX: Final = 1000
 TIMEOUT_MS_MAX: Final = 300_000
 
 BrokerStateName = Literal["live", "fenced", "drained", "shutting_down", "dead"]
-HandlerStatusName = Literal["not_ready", "failed", "stuck", "error", "busy"]
+HandlerStatusName = Literal["not_ready", "failed", "stuck", "error", "busy", "retrying"]
 EventKind = Literal["controller", "broker", "topic", "partition", "replica", "handler", "request", "election"]
 ElectionType = Literal["preferred", "unclean"]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]

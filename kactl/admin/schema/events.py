@@ -92,8 +92,8 @@ class ReplicaEvent(Event, frozen=True, tag="replica"):
 class HandlerEvent(Event, frozen=True, tag="handler"):
     """A participant has reported that a replica is not in its normal state, or is again.
 
-    `status`: ready, not_ready, failed, stuck, error, busy. `detail`: what the handler has raised, with the reason of a
-    leader that has resigned; may be empty. `leader_epoch`: of the last order to the replica.
+    `status`: ready, not_ready, failed, stuck, error, busy, retrying. `detail`: what the handler has raised, with the
+    reason of a leader that has resigned; may be empty. `leader_epoch`: of the last order to the replica.
     """
 
     topic: str

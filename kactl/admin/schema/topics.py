@@ -25,13 +25,16 @@ from .common import (
 class HandlerStatus(Answer, frozen=True):
     """A replica of a participant that is not in its normal state.
 
-    `status`: not_ready, failed, stuck, error, busy. `detail`: what the handler has raised, or which call takes long.
-    `for_ms`: how long it has been in this state.
+    `status`: not_ready, failed, stuck, error, busy, retrying. `detail`: what the handler has raised, or which call is
+    slow. `for_ms`: how long it has been in this state. `failures`: in a row. `next_ms`: until it is called again; null
+    if that is not known.
     """
 
     status: HandlerStatusName
     detail: str
     for_ms: float
+    failures: int = 0
+    next_ms: float | None = None
 
 
 ShardStateName = Literal["unowned", "handover", "waiting", "preparing", "failing", "owned"]

@@ -35,10 +35,11 @@ DETAIL_SHOWN: Final = 300
 _NAMED_MAX: Final = 3
 _HANDLER_TEXT: Final = {
     ReplicaStatus.NOT_READY: "its handler is not ready",
-    ReplicaStatus.FAILED: "its handler has failed and is called again after a pause",
+    ReplicaStatus.FAILED: "its handler has failed",
     ReplicaStatus.STUCK: "a call of its handler does not end",
-    ReplicaStatus.ERROR: "its handler has failed too often",
+    ReplicaStatus.ERROR: "its data is of another topic",
     ReplicaStatus.BUSY: "its handler is busy",
+    ReplicaStatus.RETRYING: "its handler has failed",
 }
 
 
@@ -202,7 +203,9 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int, moment: Momen
 def handler_text(report: ReplicaReport, moment: Moment = _NO_MOMENT) -> str:
     """Returns what a participant has reported about a handler, and the handler's own reason."""
     detail = f" ({report.detail[:DETAIL_SHOWN]})" if report.detail else ""
-    return f"{_HANDLER_TEXT[report.status]}{moment.since(report.since_ms)}{detail}"
+    count = f" {report.failures} times in a row" if report.failures > 1 else ""
+    again = "" if report.next_ms is None else f", and is called again{moment.until(report.next_ms) or ' after a pause'}"
+    return f"{_HANDLER_TEXT[report.status]}{count}{moment.since(report.since_ms)}{again}{detail}"
 
 
 def _resets(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
@@ -211,19 +214,22 @@ def _resets(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
         report = cluster.replica_report(view.name, broker)
         if report is None:
             continue
-        if remedy := reset_of(view.name, broker, report):
+        if remedy := stuck_remedy(broker, report):
             remedies.append(remedy)
-        elif report.status is ReplicaStatus.FAILED:
-            remedies.append(f"correct the handler: the log of the process of broker {broker} has the traceback")
+        elif report.status in (ReplicaStatus.FAILED, ReplicaStatus.RETRYING):
+            remedies.append(
+                f"correct the handler: the log of the process of broker {broker} has the traceback; "
+                f"to try it again now: kactl replica reset {view.name} --broker {broker}"
+            )
     return tuple(remedies)
 
 
-def reset_of(name: TopicPartition, broker: int, report: ReplicaReport) -> str:
-    """Returns the remedy for a handler that does not recover by itself; empty if it does."""
-    if report.status is ReplicaStatus.ERROR:
-        return f"when the cause is removed, use the replica again: kactl replica reset {name} --broker {broker}"
+def stuck_remedy(broker: int, report: ReplicaReport) -> str:
+    """Returns the remedy for a replica that does not recover while its process goes on as it does; empty if it does."""
     if report.status is ReplicaStatus.STUCK:
-        return f"restart the process of broker {broker}: the call in it ignores its cancellation"
+        return f"restart the process of broker {broker}, or wait: the call in it ignores its cancellation"
+    if report.status is ReplicaStatus.ERROR:
+        return f"move the data of the replica on broker {broker} away, and restart its process"
     return ""
 
 

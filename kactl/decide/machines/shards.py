@@ -23,7 +23,7 @@ from .explain import (
     broker_state,
     explain_partition,
     handler_text,
-    reset_of,
+    stuck_remedy,
     waits_for,
 )
 
@@ -70,7 +70,9 @@ def states_of(cluster: Cluster, rows: Rows) -> Any:
     handed = [row for name in cluster.handovers if (row := table.row(name)) != NO_ROW]
     states[np.isin(rows.index, handed)] = ShardState.HANDOVER
     failing = {
-        (table.row(name), broker) for name, broker, each in cluster.reported_replicas() if each.status.is_failure
+        (table.row(name), broker)
+        for name, broker, each in cluster.reported_replicas()
+        if each.status.is_failure or each.status is ReplicaStatus.RETRYING
     }
     owners = zip(rows.index.tolist(), rows.leader.tolist(), strict=True)
     states[[owner in failing for owner in owners]] = ShardState.FAILING
@@ -211,10 +213,11 @@ def _remedies(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
     remedies: dict[str, None] = {}
     for id_ in cluster.brokers:
         report = cluster.replica_report(view.name, id_)
-        if report is None or not report.status.is_failure:
+        if report is None or not (report.status.is_failure or report.status is ReplicaStatus.RETRYING):
             continue
-        if remedy := reset_of(view.name, id_, report):
+        if remedy := stuck_remedy(id_, report):
             remedies[remedy] = None
         elif not remedies:
-            remedies[f"correct the handler: the log of the process of {named(cluster, id_)} has the traceback"] = None
+            correct = f"correct the handler: the log of the process of {named(cluster, id_)} has the traceback"
+            remedies[f"{correct}; to try it again now: kactl replica reset {view.name} --broker {id_}"] = None
     return tuple(remedies)[:_NAMED_MAX]

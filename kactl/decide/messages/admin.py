@@ -110,8 +110,8 @@ class AllocateBrokerId(ControllerRequest, frozen=True):
 
 
 class ResetReplica(ControllerRequest, frozen=True):
-    """Let a participant use a replica again although its handler has failed too often. Answer: the
-    `kactl.decide.state.replica_reports.ReplicaReport` that the reset ends.
+    """Let a participant call a handler again now that has failed, without the rest of its pause. Answer: the last
+    `kactl.decide.state.replica_reports.ReplicaReport` of the replica.
 
     Raises NotController, NotFound, BrokerNotAvailable, BadRequest or NothingToReset.
     """

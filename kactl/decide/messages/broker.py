@@ -130,6 +130,8 @@ class PartitionReport(msgspec.Struct, frozen=True):
         recovered: the replica is READY after a failure, and does not serve until it is started again.
         set_aside: the replica's data is kept for this topic, which is not the one that the controller has named.
         hold_ms: how long automatic balancing does not return the leadership to the replica, which has resigned it.
+        failures: in a row.
+        next_ms: until the handler is called again.
     """
 
     partition: TopicPartition
@@ -140,6 +142,8 @@ class PartitionReport(msgspec.Struct, frozen=True):
     recovered: bool = False
     set_aside: TopicRef | None = None
     hold_ms: float = 0.0
+    failures: int = 0
+    next_ms: float = 0.0
 
 
 class ReportPartitions(ControllerRequest, frozen=True):

@@ -199,7 +199,7 @@ class StateSent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplicaReset:
-    """Use a replica again although its handler has failed too often. Only sent to participants, for an operator."""
+    """Call a handler again now that has failed. Only sent to participants, for an operator."""
 
     controller_id: int
     controller_epoch: int

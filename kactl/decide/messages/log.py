@@ -151,7 +151,7 @@ class HandlerEvent(Event, frozen=True, kw_only=True, tag="handler"):
 
     Attributes:
         leader_epoch: of the last order to the replica.
-        status: ready, not_ready, failed, stuck, error, busy; see `kactl.model.ReplicaStatus`.
+        status: ready, not_ready, failed, stuck, error, busy, retrying; see `kactl.model.ReplicaStatus`.
         detail: what the handler has raised, with the reason of a leader that has resigned; may be empty.
     """
 

@@ -22,12 +22,16 @@ class ReplicaReport(NamedTuple):
         detail: what the handler has raised, or which call is in progress.
         since_ms: monotonic; the beginning of the state.
         broker_epoch: the registration that has sent it.
+        failures: in a row.
+        next_ms: monotonic; when the handler is called again. None if that is not known.
     """
 
     status: ReplicaStatus
     detail: str
     since_ms: float
     broker_epoch: int
+    failures: int = 0
+    next_ms: float | None = None
 
 
 class ReplicaReports:

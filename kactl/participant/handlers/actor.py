@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
+from kactl.model import ReplicaStatus, TopicPartition
 from kactl.model.errors import ErrorCode, LeadershipLost, NotReady
 from kactl.participant.leases.leader import Leader
 from kactl.runtime.logs import logger
@@ -23,7 +23,7 @@ from kactl.runtime.logs import logger
 from .environment import Environment
 from .handler import Follower, PartitionHandler
 from .handler_calls import BUSY_MS, Call, CallStuck, HandlerCalls
-from .handler_failures import BACKOFFS_MS, BackOff, HandlerFailures
+from .handler_failures import BackOff, HandlerFailures
 from .order_queue import OrderQueue
 from .orders import Follow, HandlerState, Lead, Order, Stop
 from .phase import InnerCancellation
@@ -31,8 +31,8 @@ from .waiting import Signal
 
 log = logger(__name__)
 
-# States that remain when no call is in progress.
-_LASTING: Final = frozenset({HandlerState.FOLLOWING, HandlerState.STUCK, HandlerState.ERROR})
+# A handler that fails again and again is shown as running once a call has lasted for this long.
+RUNNING_MS: Final = 1_000.0
 
 
 class PartitionActor:
@@ -52,6 +52,7 @@ class PartitionActor:
         self._environment = environment
         self.orders = OrderQueue()
         self._running = False
+        self._retries = False  # the order in progress is carried out again after a pause
         self._signal = Signal(environment.clock)
         self._calls = HandlerCalls(name, environment, self._signal, self._enter_ending)
         self._cancelled_state = HandlerState.IDLE  # in which the last call was cancelled
@@ -74,7 +75,7 @@ class PartitionActor:
 
     def submit(self, order: Order) -> None:
         """Queue an order in place of an earlier one that waits, and cancel the call in progress."""
-        if self._is_refused(order):
+        if self.state is HandlerState.STUCK:
             self._refuse(order)
             if self.orders.undeleted is not None:
                 self.repeat_report()  # the controller has forgotten it with the earlier replica
@@ -96,7 +97,7 @@ class PartitionActor:
         The calls of the handler, the `Leader` and its token stay.
         """
         current, is_prepared = self.orders.current, self.state is not HandlerState.PREPARING
-        leads = self.leader is not None or self.state in (HandlerState.PREPARING, HandlerState.WAITING)
+        leads = self.leader is not None or self.state in (HandlerState.PREPARING, HandlerState.WAITING) or self._retries
         if not (order.continues and leads and self.orders.newest is None and isinstance(current, Lead)):
             return False
         current.ticket.finish()
@@ -120,15 +121,6 @@ class PartitionActor:
         if not self._running:
             self._running = True
             self._environment.start(self._run)
-
-    def _is_refused(self, order: Order) -> bool:
-        """Whether no call can be made for an order.
-
-        A handler in ERROR is only stopped. Another handler carries out an order that comes after the deletion.
-        """
-        if self.state is not HandlerState.ERROR or isinstance(order, Stop):
-            return self.state is HandlerState.STUCK
-        return not self.orders.deletes
 
     def lease_began(self) -> None:
         """Continue a leadership that waits for a lease."""
@@ -155,30 +147,17 @@ class PartitionActor:
         self._signal.set()
 
     def reset(self) -> None:
-        """Forget earlier failures. A replica in ERROR is ready again; one whose call is stuck stays so."""
-        if self._end_error():
-            self._failures.report(NO_EPOCH, ReplicaStatus.READY, recovered=True)
-            self._start()  # a deletion that has failed may have to be made again
-        elif self._failures.back_off is not None:
-            self._failures.back_off.end()
-            self._signal.set()
+        """Try again now, without the rest of a pause. A replica whose call is stuck stays so."""
+        self._failures.end_pause()
+        self._signal.set()
 
     def begin_life(self) -> None:
         """Forget failures under an earlier registration."""
-        self._end_error()
+        self._failures.forget()
 
     def repeat_report(self) -> None:
-        """Report STUCK or ERROR again, to a controller that did not receive the report."""
+        """Report a failure that lasts again, to a controller that did not receive the report."""
         self._failures.repeat_report()
-
-    def _end_error(self) -> bool:
-        """End ERROR, and forget earlier failures. Returns whether the handler was in ERROR."""
-        self._failures.forget()
-        if self.state is not HandlerState.ERROR:
-            return False
-        self.state = HandlerState.IDLE
-        self._failures.end_error()
-        return True
 
     def _end_leader(self) -> Leader | None:
         leader, self.leader = self.leader, None
@@ -190,7 +169,9 @@ class PartitionActor:
     # -- the actor's task
 
     async def _run(self) -> None:
+        has_failed = False
         try:
+            await self._calls.wait()  # one may be left after an error of this actor
             while (order := await self._next()) is not None:
                 if not order.begun:
                     order.begun = True
@@ -200,30 +181,35 @@ class PartitionActor:
                 except CallStuck:
                     await self._wait_for_stuck(order)
                 order.ticket.finish()
-                if self.state not in _LASTING:
+                if self.state is not HandlerState.FOLLOWING:
                     self.state = HandlerState.IDLE
         except Exception as error:
             # A bug here must not end the participant, and with it all other partitions.
             log.exception("the actor of %s has failed", self.name)
-            self.state = HandlerState.ERROR
+            has_failed = True
             try:
                 self._give_up(self.orders.current, error)
             except Exception:
                 log.exception("the error of the actor of %s could not be reported", self.name)
         finally:
             self._running, self.orders.current = False, None
-        self._environment.is_idle(self)
+        if has_failed:
+            self._start()
+        else:
+            self._environment.is_idle(self)
 
     async def _next(self) -> Order | None:
         """Take the next order, as soon as the back-off allows it. Returns None if there is none."""
         if self._failures.back_off is not None:
             await self._pause(self._failures.back_off)
-        return self.orders.take(again=self.state is not HandlerState.ERROR)
+        return self.orders.take()
 
     async def _pause(self, back_off: BackOff) -> None:
-        """Wait for the end of a back-off, or for a stop.
+        """Wait for the end of a back-off, or for a stop or a deletion.
 
-        The controller stops a replica because of the failure itself, so a stop does not end the back-off.
+        The controller stops a replica because of the failure itself, so a stop does not end the back-off. A deletion
+        does when it has succeeded: it would otherwise be repeated without a pause if it fails, because the controller
+        repeats it when the replica is ready.
         """
         self.state = HandlerState.BACKING_OFF
         orders = self.orders
@@ -232,13 +218,15 @@ class PartitionActor:
             # A handler that could not be made, or whose deletion has failed, cannot follow either.
             can_follow = self.handler is not None and orders.undeleted is None
             ends = back_off.is_ended_by(orders.newest) and (can_follow or isinstance(orders.newest, Stop))
-            return ends or orders.has_deletion or back_off.left_ms <= 0
+            return ends or back_off.left_ms <= 0
 
-        await self._signal.wait_for(lambda: is_over() or isinstance(orders.newest, Stop), back_off.left_ms)
-        if isinstance(orders.newest, Stop) and not is_over():
-            return
-        self.state = HandlerState.IDLE
-        self._failures.end_back_off()
+        def stops() -> bool:
+            return orders.has_deletion or isinstance(orders.newest, Stop)
+
+        await self._signal.wait_for(lambda: is_over() or stops(), back_off.left_ms)
+        if is_over() or not stops():
+            self.state = HandlerState.IDLE
+            self._failures.end_back_off()
 
     async def _carry_out(self, order: Order) -> None:
         if isinstance(order, Stop):
@@ -248,25 +236,28 @@ class PartitionActor:
                 if order.ends_life:
                     self.orders.undeleted = None  # as when the process ends
                 return
+        while await self._try(order) and not self._is_superseded():
+            pass
+
+    async def _try(self, order: Order) -> bool:
+        """Carry out an order once. Returns whether to do so again, under the same token: the lease has lapsed and
+        there is another one, or a pause after a failure is over."""
         if self.handler is None:
             try:
                 self.handler = self._environment.make(self.name)
             except Exception as error:
-                self._fail(order, "making", error)
-                return
+                return await self._fails(order, "making", error)
         match order:
             case Lead():
-                while await self._lead(order, self.handler):
-                    # The lease has lapsed. The leadership begins again with the next one, under the same token.
-                    self.state = HandlerState.WAITING
-                    await self._wait_for_lease(order)
+                return await self._lead(order, self.handler)
             case Follow():
-                await self._follow(order, self.handler)
+                return await self._follow(order, self.handler)
             case Stop():
                 await self._stop(order, self.handler)
+                return False
 
     async def _lead(self, order: Lead, handler: PartitionHandler) -> bool:
-        """Lead until a newer order, a failure, or the end of the lease. Returns whether it was the lease."""
+        """Lead until a newer order, a failure, or the end of the lease. Returns whether to lead again; see `_try`."""
         environment = self._environment
         leader = order.leader = Leader(
             self.name,
@@ -281,8 +272,12 @@ class PartitionActor:
         self.state = HandlerState.PREPARING
         # A method that is not overridden needs no task: a failure concerns many partitions at once.
         is_needed = type(handler).prepare is not PartitionHandler.prepare
-        if is_needed and not await self._transition(order, lambda: handler.prepare(leader), "prepare"):
-            return False
+        if is_needed:
+            error = await self._transition(order, lambda: handler.prepare(leader), "prepare", self._is_superseded)
+            if self._is_superseded():
+                return False
+            if error is not None:
+                return await self._fails(order, "prepare", error)
         order.ticket.finish()
         self.state = HandlerState.WAITING
         if is_needed and order.held:
@@ -313,11 +308,14 @@ class PartitionActor:
             finally:
                 environment.watchdog.end()
 
-        lapsed = await self._body(order, lead, "lead", lambda: self.leader is not leader)
-        if lapsed and self._resigned is not None:
+        again = await self._body(order, lead, "lead", lambda: self.leader is not leader)
+        if again and self._resigned is not None:
             self._fail(order, "lead", self._resigned)
             return False
-        return lapsed
+        if again:
+            self.state = HandlerState.WAITING
+            await self._wait_for_lease(order)
+        return again
 
     def _resign(self, leader: Leader, reason: str, hold_ms: int) -> None:
         if leader is self.leader:
@@ -332,11 +330,12 @@ class PartitionActor:
             lambda: self._is_superseded() or (not order.held and clock.lease_ns() < environment.lease.ends_ns)
         )
 
-    async def _follow(self, order: Follow, handler: PartitionHandler) -> None:
+    async def _follow(self, order: Follow, handler: PartitionHandler) -> bool:
         self.state = HandlerState.FOLLOWING
         order.ticket.finish()
         if type(handler).follow is PartitionHandler.follow:
-            return  # no task is needed: there can be many
+            self._failures.end_retry(order.leader_epoch)
+            return False  # no task is needed: there can be many
         follower = Follower(
             self.name,
             leader=order.leader,
@@ -353,44 +352,48 @@ class PartitionActor:
             finally:
                 follower._end()
 
-        await self._body(order, follow, "follow", lambda: False)
+        return await self._body(order, follow, "follow", lambda: False)
 
     def _calls_stop(self, order: Stop) -> bool:
         """Whether the handler is called for a stop: there is one, and it does not wait for its deletion."""
         return not order.silent and self.handler is not None and (order.ends_life or self.orders.undeleted is None)
 
     async def _stop(self, order: Stop, handler: PartitionHandler) -> None:
-        if self.state is not HandlerState.ERROR:
-            self.state = HandlerState.STOPPING
-        deleted = self.orders.undeleted is not None
-        # A deletion is not cancelled for an order that concerns the next topic of the name.
-        stopped = type(handler).stop is PartitionHandler.stop or await self._transition(
-            order, lambda: handler.stop(deleted=deleted), "stop", cancellable=not deleted
-        )
+        self.state = HandlerState.STOPPING
+        deleted, stopped = self.orders.undeleted is not None, True
+
+        def is_cancelled() -> bool:
+            # A deletion is not cancelled for an order that concerns the next topic of the name.
+            return not deleted and self._is_superseded()
+
+        if type(handler).stop is not PartitionHandler.stop:
+            error = await self._transition(order, lambda: handler.stop(deleted=deleted), "stop", is_cancelled)
+            stopped = error is None and not is_cancelled()
+            if error is not None and not is_cancelled():
+                self._fail(order, "stop", error)
         if stopped or order.ends_life:
             self.orders.undeleted = None
         if stopped and deleted:
             # The next order is for another replica.
             self.handler = None
-            if self._end_error():
-                self._failures.report(order.leader_epoch, ReplicaStatus.READY)
+            self._failures.forget()
+            self._failures.end_back_off()
 
     def _is_superseded(self) -> bool:
         return self.orders.newest is not None
 
     # -- calls of the handler
 
-    async def _transition(self, order: Order, call: Call, what: str, *, cancellable: bool = True) -> bool:
-        """Make a bounded call. Returns whether it succeeded; False also if a newer order has cancelled it."""
+    async def _transition(
+        self, order: Order, call: Call, what: str, is_cancelled: Callable[[], bool]
+    ) -> Exception | None:
+        """Make a bounded call. Returns what it raised; None if it succeeded, or a newer order has cancelled it."""
         is_busy = False
-
-        def is_cancelled() -> bool:
-            return cancellable and self._is_superseded()
 
         def report_busy() -> None:
             # A busy replica counts as ready, which one that has failed is not while it stops.
             nonlocal is_busy
-            is_busy = self.state is not HandlerState.ERROR and self._failures.back_off is None
+            is_busy = self._failures.back_off is None
             if is_busy:
                 self._failures.report(order.leader_epoch, ReplicaStatus.BUSY, f"{what} is in progress", age_ms=BUSY_MS)
 
@@ -399,39 +402,39 @@ class PartitionActor:
             self._failures.report(order.leader_epoch, ReplicaStatus.READY)
         if error is not None and is_cancelled():
             self._log_late_failure(what, error)
-        elif error is not None:
-            self._fail(order, what, error)
-        return error is None and not is_cancelled()
+            return None
+        return error
 
     async def _body(self, order: Order, call: Call, what: str, is_lost: Callable[[], bool]) -> bool:
         """Make a call without a time limit, which does not return, until it raises, a newer order arrives, or `is_lost`
         is true.
 
         Returns:
-            whether it was `is_lost`.
+            whether to make it again.
         """
         phase = self._calls.begin(call, what)
         began_ms = self._environment.clock.monotonic_ms()
-        await self._signal.wait(lambda: phase.ended or self._is_superseded() or is_lost())
+
+        def is_over() -> bool:
+            return phase.ended or self._is_superseded() or is_lost()
+
+        if self._failures.is_retrying and not await self._signal.wait_for(is_over, RUNNING_MS):
+            self._failures.end_retry(order.leader_epoch)
+        await self._signal.wait(is_over)
         lost = is_lost()
         self._end_leader()
-        if self._environment.clock.monotonic_ms() - began_ms > BACKOFFS_MS[-1]:
-            self._failures.forget()  # it has worked for a while
+        self._failures.has_run(self._environment.clock.monotonic_ms() - began_ms)
         await self._calls.end(phase)
         if self._is_superseded() or lost:
             if phase.error is not None:
                 self._log_late_failure(what, phase.error)
             return lost and not self._is_superseded()
         # A task of a leader that was cancelled by something else cancels the call, and leaves no error.
-        self._fail(order, what, phase.error or InnerCancellation())
-        return False
+        return await self._fails(order, what, phase.error or InnerCancellation())
 
     def _enter_ending(self) -> None:
-        """Enter ENDING, since a call is cancelled. A handler in ERROR stays in it."""
-        is_stop = isinstance(self.orders.current, Stop)
-        self._cancelled_state = HandlerState.STOPPING if is_stop else self.state
-        if self.state is not HandlerState.ERROR:
-            self.state = HandlerState.ENDING
+        """Enter ENDING, since a call is cancelled."""
+        self._cancelled_state, self.state = self.state, HandlerState.ENDING
 
     # -- failures
 
@@ -452,23 +455,32 @@ class PartitionActor:
         self._refuse(order)
         self._refuse_pending()
         self._failures.report(order.leader_epoch, ReplicaStatus.STUCK, detail)
-        await self._calls.wait_for_stuck()
-        self.state = HandlerState.ERROR
-        if self._environment.heals(self.name):
-            log.warning("the stuck call of the handler of %s has ended, and it is used again", self.name)
-            self.reset()
-            return
-        log.warning("the stuck call of the handler of %s has ended; reset the replica to use it again", self.name)
-        self._failures.report(
-            order.leader_epoch, ReplicaStatus.ERROR, "a call that did not end when it was cancelled has ended"
-        )
+        await self._calls.wait()
+        self.state = HandlerState.IDLE
+        log.warning("the stuck call of the handler of %s has ended; it is called again", self.name)
+        self._failures.stuck_call_ended(order.leader_epoch)
+
+    async def _fails(self, order: Order, what: str, error: Exception) -> bool:
+        """Note a failure. Returns whether to carry out the order again.
+
+        The leadership stays here meanwhile, and another replica is elected after some failures in a row. The controller
+        repeats a deletion that has failed.
+        """
+        if isinstance(order, Stop) or not self._failures.tries_again(error):
+            self._fail(order, what, error)
+            return False
+        order.ticket.finish()
+        pause = self._failures.add_retry(order.leader_epoch, what, error)
+        self.state, self._retries = HandlerState.BACKING_OFF, True
+        await self._signal.wait_for(lambda: self._is_superseded() or pause.left_ms <= 0, pause.left_ms)
+        self._retries = False
+        if self._is_superseded():
+            self._failures.end_retry(order.leader_epoch)
+        return not self._is_superseded()
 
     def _fail(self, order: Order, what: str, error: Exception) -> None:
         """Refuse an order that has failed, and begin to back off."""
         self._refuse(order)
-        if self._failures.is_final(error):
-            self.state = HandlerState.ERROR
-            self._refuse_pending()
         self._failures.add(order.leader_epoch, what, error)
 
     def _give_up(self, order: Order | None, error: Exception) -> None:
@@ -476,9 +488,9 @@ class PartitionActor:
         self._end_leader()
         self._calls.cancel()
         self._refuse_pending()
+        self.state, self._retries = HandlerState.IDLE, False
         if order is not None:
-            self._refuse(order)
-            self._failures.report(order.leader_epoch, ReplicaStatus.ERROR, f"internal error: {error!r}")
+            self._fail(order, "internal error", error)
 
     def _refuse(self, order: Order) -> None:
         order.ticket.finish(ErrorCode.KAFKA_STORAGE_ERROR)

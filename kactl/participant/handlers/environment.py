@@ -42,9 +42,6 @@ class Environment(Protocol):
     def make(self, name: TopicPartition, /) -> PartitionHandler:
         """Returns a new handler; may raise anything."""
 
-    def heals(self, name: TopicPartition, /) -> bool:
-        """Returns whether a handler is called again after any number of failures."""
-
     def report(self, report: PartitionReport) -> None: ...
 
     def leads(self, leader: Leader, leads: bool, /) -> None:

@@ -26,6 +26,10 @@ class CallStuck(Exception):
     """A call was cancelled and has not ended within the margin."""
 
 
+class CallTooLong(TimeoutError):
+    """A bounded call was cancelled at its time limit."""
+
+
 class HandlerCalls:
     """Makes the calls of one handler, of which at most one is in progress.
 
@@ -53,7 +57,7 @@ class HandlerCalls:
             on_busy: called if the call takes longer than BUSY_MS.
 
         Returns:
-            what the call raised, or TimeoutError if it was cancelled at the time limit; otherwise None.
+            what the call raised, or CallTooLong if it was cancelled at the time limit; otherwise None.
 
         Raises:
             CallStuck: it ignores its cancellation.
@@ -71,7 +75,7 @@ class HandlerCalls:
         finally:
             slots.release()
         if not in_time and phase.error is None:
-            return TimeoutError(f"has taken more than {limit_ms:.0f} ms")
+            return CallTooLong(f"has taken more than {limit_ms:.0f} ms")
         return phase.error
 
     def begin(self, call: Call, what: str) -> Phase:
@@ -102,9 +106,8 @@ class HandlerCalls:
         if self._phase is not None:
             self._phase.cancel()
 
-    async def wait_for_stuck(self) -> None:
-        """Wait until a stuck call has ended."""
-        phase = self._phase
-        assert phase is not None, "a call is in progress until it has ended"
-        await self._signal.wait(lambda: phase.ended)
-        self._phase = None
+    async def wait(self) -> None:
+        """Wait until no call is in progress."""
+        if (phase := self._phase) is not None:
+            await self._signal.wait(lambda: phase.ended)
+            self._phase = None

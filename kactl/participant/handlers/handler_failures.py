@@ -1,14 +1,16 @@
 """Failures of one handler: the pauses after them, and the reports of its status.
 
-    failure ──FAILED, NOT_READY──▶ back-off ──READY──▶ no failure
-       └──fourth in a row──▶ ERROR ──reset, deletion, next registration──▶ no failure
+    failure ──RETRYING──▶ pause ──▶ the same order again ──it runs──READY──▶ no failure
+       └──third in a row, NotReady, too slow──FAILED──▶ back-off ──READY──▶ the controller starts the replica anew
 
-Handlers of ownership topics are called again after any number of failures: nothing is lost by trying.
-`PartitionActor` carries out no order to lead during a back-off. In ERROR it only carries out stops.
+The first failures in a row leave the leadership where it is. After the third one the controller elects another replica,
+if there is one, and this one is tried three times again when it is its turn. Nothing here is final: a database that
+was away is back at some time, and then each partition works.
 """
 
 import logging
 import math
+import zlib
 from typing import Final
 
 import msgspec
@@ -16,22 +18,41 @@ import msgspec
 from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.model.errors import NotReady
+from kactl.participant.leases.leader import RESIGN_HOLD_MS
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 
 from .environment import Environment
+from .handler_calls import CallTooLong
 from .orders import Follow, Order, Stop
 
 log = logger(__name__)
 
-# After each failure in a row; the next one is permanent.
-BACKOFFS_MS: Final = (1_000, 2_000, 4_000)
-# The longest pause where none is permanent.
-BACKOFF_MS_MAX: Final = 60_000
+# Failures in a row after which another replica is tried.
+TRIES_HERE: Final = 3
+PAUSE_MS_MIN: Final = 1_000.0
+PAUSE_MS_MAX: Final = 60_000.0
+# Of the time that was spent in pauses: an outage that is over costs no more than this part of its duration.
+PAUSE_SHARE: Final = 1 / 8
+# A pause is longer by up to this part, so that partitions that failed at once are not tried again at once.
+PAUSE_SPREAD: Final = 0.25
+# A call that ran for longer is no failure in a row. Longer than drivers wait for a connection.
+FORGET_MS: Final = 60_000.0
+# Automatic balancing would otherwise return the leadership at once to where it fails: a minute after three failures.
+HOLD_MS_EACH: Final = 20_000.0
 # A deletion that is made again would otherwise block the event loop, if it is never ready.
 NOT_READY_MS_MIN: Final = 100
-# No other report follows them by itself, so that they are repeated to each new controller.
-_LASTING: Final = frozenset({ReplicaStatus.STUCK, ReplicaStatus.ERROR})
+
+
+def pause_ms(name: TopicPartition, count: int, paused_ms: float) -> float:
+    """Returns the pause after a failure.
+
+    Args:
+        count: of failures in a row.
+        paused_ms: the pauses after the earlier ones.
+    """
+    spread = PAUSE_SPREAD * zlib.crc32(f"{name} {count}".encode()) / 2**32
+    return min(max(PAUSE_MS_MIN, paused_ms * PAUSE_SHARE) * (1 + spread), PAUSE_MS_MAX)
 
 
 class BackOff:
@@ -56,25 +77,31 @@ class BackOff:
         self._end_ms = -math.inf
 
     def is_ended_by(self, order: Order | None) -> bool:
-        """Whether a new order ends the pause: one to follow, a deletion, or a stop since the registration ends."""
-        if isinstance(order, Stop):
-            return order.deleted or order.leader_epoch == NO_EPOCH
-        return isinstance(order, Follow)
+        """Whether a new order ends the pause: one to follow a leader, or a stop since the registration ends.
+
+        Without a leader, a replica that is ready is elected at once, and would fail again without a pause.
+        """
+        if isinstance(order, Follow):
+            return order.leader is not None
+        return isinstance(order, Stop) and order.leader_epoch == NO_EPOCH
 
 
 class HandlerFailures:
     """The failures in a row of one handler, and the reports of its status.
 
     Attributes:
-        back_off: the pause after the last failure; None if it is over, or if the handler is STUCK or in ERROR.
+        back_off: the pause after the last failure, in which the replica counts as failed; None if there is none.
+        retry: the pause before the order in progress is carried out again; None if there was none since the last READY.
     """
 
     def __init__(self, name: TopicPartition, environment: Environment) -> None:
         self.back_off: BackOff | None = None
+        self.retry: BackOff | None = None
         self._name = name
         self._environment = environment
         self._count = 0
-        # The report of STUCK or ERROR, and when it was made; None if the handler is in neither.
+        self._paused_ms = 0.0
+        # The last report, if it was not READY or BUSY, and when it was made.
         self._lasting: tuple[PartitionReport, float] | None = None
 
     @property
@@ -82,47 +109,57 @@ class HandlerFailures:
         """Whether the next failure is not the first one in a row."""
         return self._count > 0
 
-    def is_final(self, error: Exception) -> bool:
-        """Whether the handler is in ERROR after a failure: it was before, or it has failed too often."""
-        if self._lasting is not None:
-            return True
-        is_last = self._count >= len(BACKOFFS_MS) and not self._environment.heals(self._name)
-        return is_last and not isinstance(error, NotReady)
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the controller knows of a failure after which the order was carried out again."""
+        return self.retry is not None
+
+    def tries_again(self, error: Exception) -> bool:
+        """Whether the order that has failed is carried out again here, before another replica is tried."""
+        return not isinstance(error, NotReady | CallTooLong) and (self._count + 1) % TRIES_HERE != 0
+
+    def add_retry(self, leader_epoch: int, what: str, error: Exception) -> BackOff:
+        """Report a failure after which the order is carried out again. Returns the pause before it."""
+        pause = self._next_pause_ms(what, error)
+        self.retry = BackOff(leader_epoch, pause, self._environment.clock, None)
+        self.report(leader_epoch, ReplicaStatus.RETRYING, _detail(what, error), next_ms=pause)
+        return self.retry
 
     def add(self, leader_epoch: int, what: str, error: Exception) -> None:
-        """Report a failure, and begin a back-off unless the failure is final.
+        """Report a failure after which another replica is tried, and begin a back-off.
 
         Args:
             leader_epoch: of the order that has failed.
             what: names the call.
         """
-        detail = f"{what}: {error}" if str(error) else f"{what}: {error!r}"
-        failed = self._environment.failure_log
-        if self._lasting is not None:
-            failed.add(logging.ERROR, error, "%s of the handler of %s has failed, which is in ERROR", what, self._name)
-            self.report(leader_epoch, ReplicaStatus.ERROR, detail)
-        elif self.is_final(error):
-            failed.add(
-                logging.ERROR,
-                error,
-                "%s of the handler of %s has failed, %d failures in a row: reset the replica to use it again",
-                what,
-                self._name,
-                self._count + 1,
-            )
-            self.report(leader_epoch, ReplicaStatus.ERROR, detail)
-        elif isinstance(error, NotReady):
+        if isinstance(error, NotReady):
             log.warning("the handler of %s is not ready to lead: %s", self._name, error)
-            self.report(leader_epoch, ReplicaStatus.NOT_READY, detail, hold_ms=error.hold_ms)
-            self._begin_back_off(leader_epoch, max(error.retry_after_ms, NOT_READY_MS_MIN))
+            status, hold_ms = ReplicaStatus.NOT_READY, float(error.hold_ms)
+            pause = float(max(error.retry_after_ms, NOT_READY_MS_MIN))
         else:
-            failed.add(logging.ERROR, error, "%s of the handler of %s has failed", what, self._name)
-            self.report(leader_epoch, ReplicaStatus.FAILED, detail)
-            self._begin_back_off(leader_epoch, min(BACKOFFS_MS[0] << min(self._count, 16), BACKOFF_MS_MAX))
-            self._count += 1
+            pause = self._next_pause_ms(what, error)
+            status, hold_ms = ReplicaStatus.FAILED, min(self._count * HOLD_MS_EACH, RESIGN_HOLD_MS)
+        self._begin_back_off(leader_epoch, status, _detail(what, error), pause, hold_ms=hold_ms)
 
-    def _begin_back_off(self, leader_epoch: int, delay_ms: float) -> None:
-        self.back_off = BackOff(leader_epoch, delay_ms, self._environment.clock, self.back_off)
+    def stuck_call_ended(self, leader_epoch: int) -> None:
+        """Report that a stuck call has ended, and begin a back-off."""
+        detail = "a call that did not end when it was cancelled has ended"
+        self._begin_back_off(leader_epoch, ReplicaStatus.FAILED, detail, PAUSE_MS_MIN)
+
+    def _next_pause_ms(self, what: str, error: Exception) -> float:
+        """Count and log a failure. Returns the pause after it."""
+        text = "%s of the handler of %s has failed"
+        self._environment.failure_log.add(logging.ERROR, error, text, what, self._name)
+        self._count += 1
+        pause = pause_ms(self._name, self._count, self._paused_ms)
+        self._paused_ms += pause
+        return pause
+
+    def _begin_back_off(
+        self, leader_epoch: int, status: ReplicaStatus, detail: str, pause: float, *, hold_ms: float = 0.0
+    ) -> None:
+        self.back_off = BackOff(leader_epoch, pause, self._environment.clock, self.back_off)
+        self.report(leader_epoch, status, detail, hold_ms=hold_ms, next_ms=self.back_off.left_ms)
 
     def end_back_off(self) -> None:
         """Report that the replica is ready, if there is a back-off."""
@@ -130,13 +167,25 @@ class HandlerFailures:
         if back_off is not None:
             self.report(back_off.leader_epoch, ReplicaStatus.READY, recovered=True)
 
+    def end_retry(self, leader_epoch: int) -> None:
+        """Report that the replica is ready, if it was tried again."""
+        if self.retry is not None:
+            self.report(leader_epoch, ReplicaStatus.READY)
+
+    def end_pause(self) -> None:
+        """End the pause after the last failure."""
+        for pause in (self.back_off, self.retry):
+            if pause is not None:
+                pause.end()
+
+    def has_run(self, time_ms: float) -> None:
+        """Count the next failure as the first one, if a call has run for long."""
+        if time_ms > FORGET_MS:
+            self.forget()
+
     def forget(self) -> None:
         """Count the next failure as the first one."""
-        self._count = 0
-
-    def end_error(self) -> None:
-        """Do not repeat the report of ERROR any more, and begin a back-off after the next failure."""
-        self._lasting = None
+        self._count, self._paused_ms = 0, 0.0
 
     def report(
         self,
@@ -147,19 +196,36 @@ class HandlerFailures:
         age_ms: float = 0.0,
         recovered: bool = False,
         hold_ms: float = 0.0,
+        next_ms: float = 0.0,
     ) -> None:
-        """Report the status of the handler to the controller. STUCK and ERROR replace a back-off."""
+        """Report the status of the handler to the controller. STUCK replaces a back-off."""
         report = PartitionReport(
-            self._name, leader_epoch, status, detail[:DETAIL_MAX], age_ms, recovered, hold_ms=hold_ms
+            self._name,
+            leader_epoch,
+            status,
+            detail[:DETAIL_MAX],
+            age_ms,
+            recovered,
+            hold_ms=hold_ms,
+            failures=self._count if status in (ReplicaStatus.FAILED, ReplicaStatus.RETRYING) else 0,
+            next_ms=next_ms,
         )
-        if status in _LASTING:
+        if status is ReplicaStatus.STUCK:
             self.back_off = None
-            self._lasting = report, self._environment.clock.monotonic_ms()
+        if status is not ReplicaStatus.RETRYING:
+            self.retry = None
+        is_over = status in (ReplicaStatus.READY, ReplicaStatus.BUSY)
+        self._lasting = None if is_over else (report, self._environment.clock.monotonic_ms())
         self._environment.report(report)
 
     def repeat_report(self) -> None:
-        """Report STUCK or ERROR again, to a controller that did not receive the report."""
+        """Report a failure that lasts again, to a controller that did not receive the report."""
         if self._lasting is not None:
             report, made_ms = self._lasting
-            age_ms = report.age_ms + self._environment.clock.monotonic_ms() - made_ms
-            self._environment.report(msgspec.structs.replace(report, age_ms=age_ms))
+            past_ms = self._environment.clock.monotonic_ms() - made_ms
+            next_ms = max(report.next_ms - past_ms, 0.0)
+            self._environment.report(msgspec.structs.replace(report, age_ms=report.age_ms + past_ms, next_ms=next_ms))
+
+
+def _detail(what: str, error: Exception) -> str:
+    return f"{what}: {error}" if str(error) else f"{what}: {error!r}"

@@ -99,7 +99,6 @@ class HandlerHosting:
         self._caught_up: Callable[[], None] | None = None
         self._unbegun = 0  # orders that wait for the end of a call
         self._actors: dict[TopicPartition, PartitionActor] = {}
-        self._owned: set[str] = set()  # ownership topics
 
     # -- the participant's life
 
@@ -192,7 +191,6 @@ class HandlerHosting:
             continued: bool[n], rows for which a leadership in progress goes on.
         """
         states = request.states
-        self._note_kinds(states)
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
             reason = request.reason_of(row)
             if reason.previous is None:
@@ -214,20 +212,12 @@ class HandlerHosting:
 
     def follow(self, states: PartitionStates, chosen: Bools, results: Results, leaders: Iterable[Broker] = ()) -> None:
         """Order to follow the leaders of the chosen rows of a LeaderAndIsr, whose registrations are `leaders`."""
-        self._note_kinds(states)
         endpoints = {broker.id: broker.peer for broker in leaders}
         for row, name in _rows(Names(states.topics, states.topic, states.partition), chosen):
             leader = int(states.leader[row])
             epoch, awaited = int(states.leader_epoch[row]), states.hold is not None and bool(states.hold[row])
             order = Follow(results.ticket(row), leader if leader >= 0 else None, epoch, awaited, endpoints.get(leader))
             self._submit(name, order)
-
-    def _note_kinds(self, states: PartitionStates) -> None:
-        for ref in states.topics:
-            if ref.is_ownership:
-                self._owned.add(ref.name)
-            elif ref.id != ZERO_ID:
-                self._owned.discard(ref.name)  # another topic of that name
 
     def stop(self, request: StopReplica, chosen: Bools, results: Results) -> None:
         """Order to stop the chosen rows of a StopReplica."""
@@ -271,7 +261,7 @@ class HandlerHosting:
         actor.reset()
 
     def repeat_reports(self) -> None:
-        """Report the replicas in STUCK and ERROR again, because there is a new controller."""
+        """Report the failures that last again, because there is a new controller."""
         for actor in self._actors.values():
             actor.repeat_report()
 
@@ -292,9 +282,6 @@ class HandlerHosting:
     def start(self, main: Callable[[], Coroutine[Any, Any, None]], /) -> None:
         assert self._start is not None
         self._start(main)
-
-    def heals(self, name: TopicPartition, /) -> bool:
-        return name.topic in self._owned
 
     def make(self, name: TopicPartition, /) -> PartitionHandler:
         return self._make(name)

@@ -47,11 +47,6 @@ class OrderQueue:
         """Whether a deletion waits, with another order after it."""
         return self._deletion is not None
 
-    @property
-    def deletes(self) -> bool:
-        """Whether a deletion is in progress or waits."""
-        return any(isinstance(one, Stop) and one.deleted for one in (self.current, self._deletion, self.newest))
-
     def put(self, order: Order) -> Order | None:
         """Add an order. Returns the order that it replaces; None if there is none."""
         waiting, self.newest = self.newest, order
@@ -60,18 +55,17 @@ class OrderQueue:
             return None
         return waiting
 
-    def take(self, *, again: bool) -> Order | None:
+    def take(self) -> Order | None:
         """Make the next order the current one, and return it; None if there is none.
 
-        Args:
-            again: a deletion that has failed may be made again: before the next replica is served, and if its response
-                did not contain the failure, so that the controller does not repeat it.
+        A deletion that has failed is made again before the next replica is served, and if its response did not contain
+        the failure, so that the controller does not repeat it.
         """
         newest, deletion, undeleted = self.newest, self._deletion, self.undeleted
         if deletion is not None:
             self._deletion = None
             self.current = deletion
-        elif undeleted is None or not again or isinstance(newest, Stop):
+        elif undeleted is None or isinstance(newest, Stop):
             self.newest, self.current = None, newest
         elif newest is not None or undeleted.ticket.accepted:
             self.current = undeleted

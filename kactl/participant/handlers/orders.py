@@ -15,14 +15,13 @@ class HandlerState(enum.Enum):
     """State of the handler of one partition.
 
     IDLE ──order──▶ PREPARING ──▶ WAITING ──lease──▶ LEADING ──newer order, end of the lease──▶ ENDING
-                      │                                 │                                         │
-                      └──────────failure────────────────┴──▶ BACKING_OFF ──delay──▶ IDLE          ├──▶ the next order
-                                                                 │                                └──▶ STUCK
-                                                                 └──fourth failure──▶ ERROR
+             ▲        │                                 │                                         │
+             │        └──────────failure────────────────┴──▶ BACKING_OFF ──third failure──▶ IDLE  ├──▶ the next order
+             └──────────────────────the same order─────────────────┘                              └──▶ STUCK
 
-    FOLLOWING and STOPPING are alike, without the wait. STOPPING during a back-off is followed by BACKING_OFF. STUCK
-    becomes ERROR when the call has ended after all. A handler in ERROR stays so while it is stopped, and becomes IDLE
-    when its replica is deleted. A deletion that has failed is made again before the handler leads or follows.
+    FOLLOWING and STOPPING are alike, without the wait. STOPPING during a back-off is followed by BACKING_OFF, and so is
+    STUCK when the call has ended after all. A deletion that has failed is made again before the handler leads or
+    follows. Each state but STUCK ends by itself, and STUCK with its call or its process.
     """
 
     IDLE = "idle"
@@ -33,8 +32,7 @@ class HandlerState(enum.Enum):
     STOPPING = "stopping"
     ENDING = "ending"  # a cancelled call has not ended yet
     BACKING_OFF = "backing off"  # no order to lead is carried out until the delay is over
-    STUCK = "stuck"  # a cancelled call did not end in time; no other call is made
-    ERROR = "error"  # failed too often, until a reset, a deletion or the next registration
+    STUCK = "stuck"  # a cancelled call did not end in time; no other call is made before it has ended
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,6 +12,7 @@ from kactl.decide.messages.leases import ReportLeaderships
 from kactl.model import NO_EPOCH, ReplicaStatus, TopicPartition
 from kactl.model.errors import NotController
 from kactl.participant import Participant
+from kactl.participant.handlers import handler_failures
 from kactl.participant.handlers.handler import Follower, PartitionHandler
 from kactl.participant.handlers.hosting import HandlerHosting, MakeHandler
 from kactl.participant.handlers.orders import HandlerState
@@ -151,5 +152,8 @@ class Handled:
 
 
 @pytest.fixture
-def handled(network: Network) -> Handled:
+def handled(network: Network, monkeypatch: pytest.MonkeyPatch) -> Handled:
+    """A participant whose handlers report each failure at once; see `test_retries.py` for those that do not."""
+    monkeypatch.setattr(handler_failures, "TRIES_HERE", 1)
+    monkeypatch.setattr(handler_failures, "PAUSE_SPREAD", 0.0)
     return Handled(network)

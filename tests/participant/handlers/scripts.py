@@ -9,7 +9,6 @@ import anyio.abc
 
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.participant import Participant
-from kactl.participant.handlers.orders import HandlerState
 from tests.participant.conftest import Network
 from tests.support.clocks import settle
 from tests.support.control_requests import ORDERS_0, StateRow, stop_replica
@@ -66,15 +65,3 @@ async def delete_and_lead_next(network: Network, tasks: anyio.abc.TaskGroup, pau
     await network.clock.advance(pause_ms)
     tasks.start_soon(network.lead_and_follow, 1, NEXT)
     await network.clock.advance(pause_ms)
-
-
-async def fail_for_good(network: Network, handled: Handled) -> None:
-    """Have orders-0 led under the epochs 7 to 10, so that its handler is in ERROR, and forget the calls and reports."""
-    handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
-    for attempt in range(4):
-        await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt))
-        await network.clock.advance(4_000)
-    assert handled.state() is HandlerState.ERROR
-    del handled.scripts[ORDERS_0, "lead"]
-    handled.calls.clear()
-    handled.reports.clear()

@@ -6,7 +6,6 @@ import anyio
 import anyio.abc
 import pytest
 
-from kactl.decide.messages.broker import PartitionReport
 from kactl.decide.messages.control import StopReplica, StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus
 from kactl.model.errors import NotReady
@@ -22,7 +21,6 @@ from .scripts import (
     NEXT,
     READY,
     delete_and_lead_next,
-    fail_for_good,
     ignoring_cancellation,
     raising,
     waiting_for,
@@ -30,7 +28,6 @@ from .scripts import (
 
 pytestmark = pytest.mark.anyio
 
-ERROR = ReplicaStatus.ERROR
 DELETION = stop_replica(ORDERS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True)
 
 
@@ -114,7 +111,7 @@ async def test_next_topic_begins_after_the_deletion_and_with_another_handler(
         await fail_late(network, handled, tasks, times=2)
         await network.clock.advance(wait_ms)
         tasks.start_soon(network.lead_and_follow, 1, row)
-        await network.clock.advance(3_099 - wait_ms)
+        await network.clock.advance(2_099 - wait_ms)
         assert handled.calls_of() == ["delete", "delete"]  # it has failed again
         await network.clock.advance(1)
 
@@ -186,58 +183,6 @@ async def test_repeated_deletion_ends_no_leadership_again(network: Network, hand
         assert handled.ended == []
 
 
-async def test_next_replica_in_error_is_reported_and_can_be_reset(network: Network, handled: Handled) -> None:
-    """The failure of the deletion was reported before the next topic existed, so that the controller knows of none."""
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await fail_late(network, handled, tasks, times=4)
-        await network.clock.advance(10_000)
-        assert handled.state() is HandlerState.ERROR
-        assert handled.calls_of() == ["delete"] * 4
-        handled.reports.clear()
-        assert await network.lead_and_follow(1, NEXT) == [56]
-        await settle()
-        assert handled.statuses == [ERROR]
-        assert handled.last_report == PartitionReport(
-            ORDERS_0, EPOCH_DURING_DELETE, ERROR, "stop: busy", age_ms=2_700.0
-        )
-
-        await participant.reset(ORDERS_0)
-        assert await network.lead_and_follow(1, NEXT.but(leader_epoch=1)) == [0]
-        await settle()
-        assert handled.calls_of()[4:] == ["delete", "prepare 1.1", "lead 1.1"]
-        assert len(handled.handlers) == 2
-        assert handled.statuses == [ERROR, READY]
-
-
-async def test_reset_repeats_a_confirmed_deletion_that_has_failed_for_good(network: Network, handled: Handled) -> None:
-    async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
-        await fail_late(network, handled, tasks, times=4)
-        await network.clock.advance(10_000)
-        assert handled.state() is HandlerState.ERROR
-        await participant.reset(ORDERS_0)
-        await settle()
-
-        assert handled.calls_of() == ["delete"] * 5
-        assert handled.state() is None
-
-
-async def test_reset_leaves_a_rejected_deletion_to_the_controller(network: Network, handled: Handled) -> None:
-    async with handled.running_participant() as participant:
-        await fail_for_good(network, handled)
-        handled.scripts[ORDERS_0, "stop"] = raising(OSError("busy"))
-        assert await stop_code(network) == 56
-        assert handled.statuses == [ERROR]
-        del handled.scripts[ORDERS_0, "stop"]
-        await participant.reset(ORDERS_0)
-        await settle()
-        assert handled.calls_of() == ["delete"]
-        assert handled.statuses == [ERROR, READY]
-
-        assert await stop_code(network) == 0
-        assert handled.calls_of() == ["delete", "delete"]
-        assert len(handled.handlers) == 1
-
-
 async def test_stuck_deletion_is_made_again_before_the_next_topic(network: Network, handled: Handled) -> None:
     release = anyio.Event()
     async with handled.running_participant() as participant, anyio.create_task_group() as tasks:
@@ -256,7 +201,7 @@ async def test_stuck_deletion_is_made_again_before_the_next_topic(network: Netwo
         release.set()
         await settle()
         assert (state, codes, repeated) == (HandlerState.STUCK, [56], [ReplicaStatus.STUCK])
-        assert handled.state() is HandlerState.ERROR
+        assert handled.state() is HandlerState.BACKING_OFF
         await participant.reset(ORDERS_0)
         assert await network.lead_and_follow(1, NEXT.but(leader_epoch=1)) == [0]
 
@@ -298,7 +243,7 @@ async def test_topic_that_replaces_an_undeleted_one_has_another_handler(network:
         handled.calls.clear()
         assert await network.lead_and_follow(1, second, epoch=2) == [56]
         assert handled.calls_of() == ["stop"]
-        assert handled.statuses == [ERROR]
+        assert handled.statuses == [ReplicaStatus.ERROR]
         handled.scripts[ORDERS_0, "stop"] = raising(OSError("busy"))
         await network.send(1, stop_replica(ORDERS_0, topic_id=b"1" * 16, delete=True, epoch=2))
         await network.clock.advance(1_000)
@@ -361,20 +306,6 @@ class Factory:
         return self._make(name)
 
 
-async def test_handler_that_cannot_be_made_four_times_in_a_row_is_in_error(network: Network, handled: Handled) -> None:
-    async with handled.running_participant():
-        factory = Factory(handled, OSError("no such file"))
-        for attempt in range(4):
-            assert await network.lead_and_follow(1, LED.but(leader_epoch=7 + attempt)) == [56]
-            await network.clock.advance(4_000)
-
-        assert handled.statuses == [*[FAILED, READY] * 3, ERROR]
-        assert factory.count == 4
-        assert await network.lead_and_follow(1, LED.but(leader_epoch=11)) == [56]
-        assert await stop_code(network, stop_replica(ORDERS_0, leader_epoch=12)) == 0
-        assert factory.count == 4
-
-
 async def test_order_to_follow_does_not_make_a_handler_before_its_pause_is_over(
     network: Network, handled: Handled
 ) -> None:
@@ -402,8 +333,8 @@ async def test_deletion_fails_until_the_handler_can_be_made(network: Network, ha
         handled.reports.clear()
         assert [await stop_code(network), await stop_code(network)] == [56, 56]
         await settle()
-        assert handled.state() is HandlerState.ERROR
-        assert set(handled.statuses) == {ERROR}
+        assert handled.state() is HandlerState.BACKING_OFF
+        assert set(handled.statuses) == {FAILED}
         assert handled.last_report is not None
         assert handled.last_report.detail == "making: no such file"
         factory.error = None

@@ -21,7 +21,6 @@ from .scripts import (
     NEXT,
     READY,
     backing_off,
-    fail_for_good,
     ignoring_cancellation,
     raising,
     waiting_for,
@@ -72,7 +71,10 @@ async def test_long_stop_after_the_failure_of_a_directory_is_not_reported(networ
 
 async def test_reset_does_not_make_a_replica_with_a_failed_directory_ready(network: Network, handled: Handled) -> None:
     async with handled.running_participant() as participant:
-        await fail_for_good(network, handled)
+        handled.scripts[ORDERS_0, "lead"] = raising(OSError("disk full"))
+        await network.lead_and_follow(1, LED)
+        await settle()
+        handled.reports.clear()
         await participant.fail_directory([ORDERS_0])
         await participant.reset(ORDERS_0)
         await settle()

@@ -5,7 +5,6 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.decide.messages.broker import PartitionReport
 from kactl.model import ReplicaStatus
 from kactl.model.errors import NotFound
 from kactl.participant.handlers.orders import HandlerState
@@ -28,27 +27,6 @@ async def test_failure_in_time_is_in_the_response(network: Network, handled: Han
         assert participant.hosts == [BILLS_0]
         assert handled.reports == [(ORDERS_0, FAILED)]
         assert handled.state() is HandlerState.BACKING_OFF
-
-
-async def test_fourth_failure_is_permanent_until_a_reset(network: Network, handled: Handled) -> None:
-    handled.scripts[ORDERS_0, "prepare"] = raising(OSError("disk full"))
-    async with handled.running_participant() as participant:
-        for epoch, delay_ms in zip((7, 8, 9), (1_000, 2_000, 4_000), strict=True):
-            assert await network.lead_and_follow(1, LED.but(leader_epoch=epoch)) == [56]
-            await network.clock.advance(delay_ms - 1)
-            assert handled.state() is HandlerState.BACKING_OFF
-            await network.clock.advance(1)
-        assert await network.lead_and_follow(1, LED.but(leader_epoch=10)) == [56]
-        await network.clock.advance(3_000)
-
-        assert handled.state() is HandlerState.ERROR
-        assert handled.statuses == [FAILED, READY] * 3 + [ReplicaStatus.ERROR]
-        del handled.scripts[ORDERS_0, "prepare"]
-        assert await network.lead_and_follow(1, LED.but(leader_epoch=11)) == [56]
-        await participant.reset("orders-0")
-        await settle()
-        assert handled.statuses[-1] is READY
-        assert await network.lead_and_follow(1, LED.but(leader_epoch=12)) == [0]
 
 
 async def test_body_that_raises_ends_the_leadership(network: Network, handled: Handled) -> None:
@@ -111,9 +89,12 @@ async def test_error_of_the_actor_itself_is_reported(
         await settle()
 
         assert responses == [56]
-        assert handled.state() is HandlerState.ERROR
-        report = PartitionReport(ORDERS_0, 7, ReplicaStatus.ERROR, "internal error: RuntimeError('a bug')")
-        assert handled.last_report == report
+        assert handled.state() is HandlerState.BACKING_OFF
+        assert handled.last_report is not None
+        assert handled.last_report.detail == "internal error: a bug"
+        await network.clock.advance(1_000)
+        assert handled.statuses == [FAILED, READY]
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=8)) == [0]
         assert await network.lead_and_follow(1, StateRow(BILLS_0)) == [0]
 
 
@@ -130,14 +111,22 @@ async def test_report_is_repeated_until_the_controller_has_received_it(network: 
         assert handled.statuses == [FAILED]
 
 
-async def test_failure_that_ends_by_itself_is_not_repeated(network: Network, handled: Handled) -> None:
+async def test_failure_is_repeated_to_a_later_controller_until_it_is_over(network: Network, handled: Handled) -> None:
     handled.scripts[ORDERS_0, "prepare"] = raising(OSError("disk full"))
     async with handled.running_participant():
         await network.lead_and_follow(1, LED)
+        await network.clock.advance(400)
         await network.send(1, update_metadata(epoch=2))
         await settle()
 
-        assert handled.statuses == [FAILED]
+        assert handled.statuses == [FAILED, FAILED]
+        report = handled.last_report
+        assert report is not None
+        assert (report.failures, report.age_ms, report.next_ms) == (1, 400.0, 600.0)
+        await network.clock.advance(600)
+        await network.send(1, update_metadata(epoch=3))
+        await settle()
+        assert handled.statuses == [FAILED, FAILED, READY]
 
 
 async def test_failures_of_a_deleted_replica_do_not_count_for_the_next_one(network: Network, handled: Handled) -> None:

@@ -39,8 +39,14 @@ async def test_stuck_handler_gets_no_other_call(network: Network, handled: Handl
         assert handled.state() is HandlerState.STUCK
         release.set()
         await settle()
-        assert handled.state() is HandlerState.ERROR
+        assert handled.state() is HandlerState.BACKING_OFF
         assert handled.calls_of() == ["prepare 1.7", "lead 1.7"]
+        del handled.scripts[ORDERS_0, "lead"]
+        await network.clock.advance(1_000)
+        assert handled.statuses == [ReplicaStatus.STUCK, ReplicaStatus.FAILED, ReplicaStatus.READY]
+        assert await network.lead_and_follow(1, LED.but(leader_epoch=10)) == [0]
+        await settle()
+        assert participant.leadership(ORDERS_0) is not None
 
 
 async def test_stuck_handler_stays_stuck_under_the_next_registration(network: Network, handled: Handled) -> None:
@@ -101,4 +107,6 @@ async def test_call_that_survives_a_kill_is_stuck(network: Network, handled: Han
         await settle()
 
         assert (codes, state, calls.count("prepare 1.7")) == ([56], HandlerState.STUCK, call != "follow")
-        assert handled.state() is HandlerState.ERROR
+        assert handled.state() is HandlerState.BACKING_OFF
+        await network.clock.advance(1_000)
+        assert handled.statuses[-1] is ReplicaStatus.READY

@@ -103,10 +103,10 @@ def fail_handler(cluster: SimulatedCluster, args: Args) -> None:
 
 
 def reset_replica(cluster: SimulatedCluster, args: Args) -> None:
-    """`replica`: a number among those whose handlers make no call any more; `to`."""
+    """`replica`: a number among those whose handlers have failed; `to`."""
     failed = sorted((name, broker.id) for broker in cluster.fleet.running() for name in broker.failed_handlers())
     if not failed:
-        raise Skipped("no handler has failed for good")
+        raise Skipped("no handler has failed")
     name, broker = failed[args["replica"] % len(failed)]
     request = ResetReplica(name, broker)
     ask(cluster, args["to"], request, operation="reset replica", about=f"{name} on broker {broker}")

@@ -115,7 +115,11 @@ class SimulatedBroker(Member):
         """Whether the broker cannot serve a replica at present, and has reported that."""
 
     def failed_handlers(self) -> set[TopicPartition]:
-        """Returns the replicas whose handlers make no call any more until a reset or a restart: participants only."""
+        """Returns the replicas whose handlers pause after a failure, or are stuck: participants only."""
+        return set()
+
+    def stuck_handlers(self) -> set[TopicPartition]:
+        """Returns the replicas whose handlers make no call before the end of one that hangs: participants only."""
         return set()
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import NO_EPOCH, Endpoint, TopicPartition
 from kactl.model.errors import KactlError
 from kactl.participant import Participant
+from kactl.participant.handlers.orders import HandlerState
 from kactl.participant.incarnation import Incarnation
 from kactl.stores.base import Store
 from kactl.testing.clock import LoopClock
@@ -170,11 +171,17 @@ class ParticipantBroker(SimulatedBroker):
         return name in self.recorder.failed
 
     def failed_handlers(self) -> set[TopicPartition]:
+        return self._handlers_in(OUT_OF_USE | {HandlerState.BACKING_OFF})
+
+    def stuck_handlers(self) -> set[TopicPartition]:
+        return self._handlers_in(OUT_OF_USE)
+
+    def _handlers_in(self, states: Set[HandlerState]) -> set[TopicPartition]:
         incarnation = None if self.participant is None else self.participant._incarnation
         hosting = None if incarnation is None else incarnation._hosting
         if hosting is None:
             return set()
-        return {name for name in hosting._actors if hosting.state(name) in OUT_OF_USE}
+        return {name for name in hosting._actors if hosting.state(name) in states}
 
     def can_delete(self, name: TopicPartition) -> bool:
         return name not in self.recorder.failed | self.recorder.kept | self.application.undeletable
@@ -219,7 +226,7 @@ class ParticipantBroker(SimulatedBroker):
         return False
 
     def end_failures(self) -> None:
-        """Let the next calls of the application succeed. What has failed for good stays so."""
+        """Let the next calls of the application succeed. What is stuck stays so."""
         if isinstance(self.application, Application):
             self.application.failures = 0
         else:

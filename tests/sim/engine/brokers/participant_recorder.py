@@ -25,7 +25,7 @@ from .leases import LeaseClocks, LeaseRecorder
 
 # Attributes of an incarnation that are wrapped, besides the function by which its client asks the controller.
 WRAPPED: Final = ("_carry_out",)
-OUT_OF_USE: Final = frozenset({HandlerState.STUCK, HandlerState.ERROR})
+OUT_OF_USE: Final = frozenset({HandlerState.STUCK})
 """States in which a handler makes no call any more."""
 
 _REASONS: Final = {

@@ -246,18 +246,18 @@ class ConditionsNow:
                 )
 
     def unknown_failures(self) -> Iterator[str]:
-        """The controller knows the handlers that make no call any more, and no others: an operator resets them."""
+        """The controller knows the handlers whose call does not end, and no others."""
         cluster = self._controller.cluster
         for broker in self._running.values():
-            failed = broker.failed_handlers()
+            stuck = broker.stuck_handlers()
             for name, assignment, _ in self._partitions():
                 if broker.id not in assignment.replicas:
                     continue
                 report = cluster.replica_report(name, broker.id)
-                is_known = report is not None and report.status in (ReplicaStatus.STUCK, ReplicaStatus.ERROR)
-                if is_known != (name in failed):
+                is_known = report is not None and report.status is ReplicaStatus.STUCK
+                if is_known != (name in stuck):
                     known = "nothing" if report is None else report.status.name
-                    state = "fails for good" if name in failed else "does not fail for good"
+                    state = "is stuck" if name in stuck else "is not stuck"
                     yield f"the handler of {name} on broker {broker.id} {state}, and the controller knows {known}"
 
     def _follows(self, broker: int, name: TopicPartition, held: Leadership) -> bool:

@@ -40,7 +40,6 @@ def test_only_another_deletion_ends_a_failed_one() -> None:
 @pytest.mark.parametrize(
     ("state", "role", "stays"),
     [
-        (HandlerState.ERROR, Role.FOLLOWER, True),
         (HandlerState.STUCK, Role.FOLLOWER, True),
         (HandlerState.BACKING_OFF, Role.FOLLOWER, False),
         (None, Role.FOLLOWER, False),  # a listener has no handlers
