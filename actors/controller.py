@@ -33,6 +33,7 @@ from .event_stats import EventStats
 from .handlers.base import ControllerContext
 from .handlers.controllership import CONTEST_BACKOFF_MS
 from .handlers.registry import AllHandlers
+from .handlers.timers import Timers
 from .late_start import LateStart
 from .machines.unclean import Unclean
 from .priority_inbox import PriorityInbox
@@ -77,7 +78,7 @@ class ControllerLoop(Actor[Event]):
         self.traces = EventTraces(context.history, context.clock, telemetry, first=context.clock.now_ms() * 1000)
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
-        self._later: dict[Event, asyncio.Task[None]] = {}
+        self.retries = Timers(context.clock, self.inbox.put_once)
         self._conditions = Conditions(log, context.clock.monotonic_ms)
         self._late_start = LateStart(context.cluster.controller_id, context.clock)
         handlers = AllHandlers(context, unclean=unclean, retry_later=self._retry_later)
@@ -246,19 +247,9 @@ class ControllerLoop(Actor[Event]):
 
     def _retry_later(self, event: Event, *, pause_ms: float = RETRY_LATER_MS) -> None:
         """Queue an abandoned event again after a pause; the read that it requests may also set the next watch."""
-
-        async def later() -> None:
-            await self.clock.sleep_ms(pause_ms)
-            self._later.pop(event, None)
-            try:
-                self.inbox.put_once(event)
-            except KactlError as refused:
-                log.info("%s is not retried: %s", event.label, refused)
-
         # An event that fails repeatedly is scheduled only once at a time.
-        if event not in self._later:
-            task = asyncio.get_running_loop().create_task(later(), name=f"retry: {event.label}")
-            self._later[event] = task
+        if not self.retries.is_set(event):
+            self.retries.set(event, pause_ms)
 
     async def run(self) -> None:
         """Handle events until cancelled; nothing is sent after that."""
@@ -269,9 +260,7 @@ class ControllerLoop(Actor[Event]):
             self.controllership.resign("the instance was stopped")
             raise
         finally:
-            for task in self._later.values():
-                task.cancel()
-            self._later.clear()
+            self.retries.cancel_all()
 
     def clear_and_put(self, event: Event) -> None:
         """Clear the inbox, raise NotController for the waiting requests, and queue `event`.

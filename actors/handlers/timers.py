@@ -7,6 +7,7 @@ from kactl.decide.messages.events import Event
 from kactl.model.errors import KactlError
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
+from kactl.runtime.tasks import Tasks
 
 log = logger(__name__)
 
@@ -18,16 +19,16 @@ class Timers:
         enqueue: called with an event when its delay has passed.
     """
 
-    def __init__(self, clock: Clock, enqueue: Callable[[Event], None]) -> None:
+    def __init__(self, clock: Clock, enqueue: Callable[[Event], object]) -> None:
         self._clock = clock
         self._enqueue = enqueue
+        self._tasks = Tasks("the timers of a controller")
         self._running: dict[Event, asyncio.Task[None]] = {}
 
     def set(self, event: Event, delay_ms: float) -> None:
         """Queue `event` after `delay_ms`. Replaces a timer that is already set for an equal event."""
         self.cancel(event)
-        running = asyncio.get_running_loop().create_task(self._later(event, delay_ms), name=f"timer: {event.label}")
-        self._running[event] = running
+        self._running[event] = self._tasks.spawn(self._later(event, delay_ms), name=f"timer: {event.label}")
 
     async def _later(self, event: Event, delay_ms: float) -> None:
         await self._clock.sleep_ms(delay_ms)
@@ -36,6 +37,11 @@ class Timers:
             self._enqueue(event)
         except KactlError as refused:
             log.info("the timer of %s is dropped: %s", event.label, refused)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Events whose timers are set."""
+        return tuple(self._running)
 
     def is_set(self, event: Event) -> bool:
         return event in self._running
@@ -47,5 +53,5 @@ class Timers:
             running.cancel()
 
     def cancel_all(self) -> None:
-        for event in list(self._running):
+        for event in self.events:
             self.cancel(event)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from kactl.decide.messages.log import AnyEvent, encode
 from kactl.model.errors import ErrorCode
+from kactl.runtime.tasks import Tasks
 
 from . import problem
 from .client import STILL_ADMITTED, client_name, known_client
@@ -106,11 +107,12 @@ async def _admission(service: Service) -> AsyncIterator[asyncio.Event]:
         finally:
             ended.set()
 
-    watching = asyncio.get_running_loop().create_task(watch())
+    tasks = Tasks("an event stream")
+    tasks.spawn(watch())
     try:
         yield ended
     finally:
-        watching.cancel()
+        tasks.cancel()
 
 
 def _resumed(http: web.Request) -> int | None:

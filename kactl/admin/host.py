@@ -10,6 +10,7 @@ from http import HTTPStatus
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.model.errors import ErrorCode
+from kactl.runtime.tasks import Tasks
 from kactl.telemetry.attempts import Attempts, Recorded
 from kactl.telemetry.past_states import PastStates
 
@@ -74,7 +75,7 @@ class Host:
         self._past = past
         self._service: Service | None = None
         self._attempts: Attempts | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks = Tasks("the admin API")
         self.closing = asyncio.Event()
 
     def find(self) -> Service | None:
@@ -103,7 +104,7 @@ class Host:
             )
             self._attempts = controller.attempts
             self._attempts.attach(self._record)
-            self._watch = asyncio.get_running_loop().create_task(self._service.progress.run(controller.cluster))
+            self._tasks.spawn(self._service.progress.run(controller.cluster))
         return self._service
 
     def service(self) -> Service:
@@ -144,6 +145,4 @@ class Host:
         if self._attempts is not None:
             self._attempts.detach(self._record)
             self._attempts = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._tasks.cancel()

@@ -5,7 +5,6 @@
 The host's middlewares run first. Errors are converted to problem documents below the prefix only.
 """
 
-import asyncio
 import contextlib
 import functools
 import time
@@ -27,6 +26,7 @@ from kactl.runtime.error_id import log_error
 from kactl.runtime.escaping import escaped, harmless_json
 from kactl.runtime.logs import logger
 from kactl.runtime.prices import ADMIN_PRICES
+from kactl.runtime.tasks import Tasks
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import without_secrets
 
@@ -127,9 +127,10 @@ def _report(*, is_open: bool) -> ExposureReport:
 
 async def _reminded(report: ExposureReport, _: web.Application) -> AsyncIterator[None]:
     """Log each day that clients need no identity."""
-    task = asyncio.get_running_loop().create_task(report.run())
+    tasks = Tasks("the mounted admin API")
+    tasks.spawn(report.run())
     yield
-    task.cancel()
+    await tasks.close()
 
 
 def _check_hosts(hosts: Sequence[str]) -> None:

@@ -324,7 +324,7 @@ async def test_repeatedly_failing_event_is_queued_once(caplog: pytest.LogCapture
         for _ in range(50):
             await w.controller.loop.receive(BrokerChange())
 
-        assert len(w.controller.loop._later) == 1
+        assert len(w.controller.loop.retries.events) == 1
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
@@ -507,7 +507,7 @@ async def test_rejected_commit_is_retried_without_a_new_event(times: int) -> Non
         assert (await w.stored("orders-1"))[::2] == (2, (2,))
         assert (await w.stored("orders-2"))[::2] == (-1, (1,))
         assert w.known("orders-0").replica_states[1] == w.known("orders-1").replica_states[1] == ReplicaState.OFFLINE
-        assert not w.controller.loop._later
+        assert not w.controller.loop.retries.events
         await w.check()
 
 

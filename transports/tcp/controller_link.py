@@ -15,6 +15,7 @@ from kactl.decide.messages.sessions import NotController
 from kactl.model import NO_BROKER
 from kactl.model.errors import ControllerUnreachable, MalformedMessage
 from kactl.runtime.logs import logger
+from kactl.runtime.tasks import Tasks
 from kactl.transports.base import LinkState
 from kactl.transports.tcp import wire
 
@@ -25,7 +26,6 @@ from .lanes import LaneFull
 from .link import Link, LinkClosed
 from .search import ControllerSearch, Found
 from .served import Term
-from .tasks import Tasks
 
 log = logger(__name__)
 

@@ -45,6 +45,7 @@ from kactl.runtime.conditions import Conditions
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 from kactl.runtime.prices import PARTICIPANT_PRICES
+from kactl.runtime.tasks import Tasks
 from kactl.transports.base import ControllerPort
 from kactl.transports.tcp import wire
 
@@ -57,7 +58,6 @@ from .lanes import LaneFull
 from .limits import REQUEST_BYTES_MAX, SESSION_BYTES_MAX, Limits
 from .link import Link, LinkClosed
 from .metrics import LinkMetrics
-from .tasks import Tasks
 
 log = logger(__name__)
 

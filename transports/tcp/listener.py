@@ -23,6 +23,7 @@ from kactl.runtime.front_door import BACKLOG, FrontDoor
 from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
+from kactl.runtime.tasks import Tasks
 from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.security.tls.tls_turns import TlsTurns
 from kactl.transports.tcp import wire
@@ -33,7 +34,6 @@ from .limits import Limits
 from .link import Link, LinkClosed
 from .metrics import LinkMetrics
 from .strangers import Stranger, Strangers
-from .tasks import Tasks
 from .tls import Tls
 
 log = logger(__name__)

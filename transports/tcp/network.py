@@ -34,6 +34,7 @@ from kactl.runtime.clock import SystemClock
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.runtime.secret import Secret
+from kactl.runtime.tasks import Tasks
 from kactl.runtime.user_state import own_secret, secret_path
 from kactl.transports.base import ControllerPort, ControlLink, ParticipantPort, SpectatorLink, Transport
 
@@ -54,7 +55,6 @@ from .rights import EnsureTopics, check_ensure_topics
 from .search import ControllerSearch, is_controller
 from .served import Served
 from .spectator_link import TcpSpectatorLink
-from .tasks import Tasks
 from .tls import Tls
 
 log = logger(__name__)

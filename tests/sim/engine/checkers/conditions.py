@@ -328,7 +328,7 @@ class ConditionsNow:
         for member in self._cluster.controllers.values():
             if not member.is_running or member.controller is None:
                 continue
-            later = [event.label for event in member.controller.loop._later]
+            later = [event.label for event in member.controller.loop.retries.events]
             if later:
                 yield f"{member.name} will handle {later} again"
         active, channels = self._cluster.active, self._controller.channels.all()

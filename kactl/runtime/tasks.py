@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from kactl.runtime import forks
-from kactl.runtime.logs import logger
+from . import forks
+from .logs import logger
 
 log = logger(__name__)
 
@@ -26,9 +26,9 @@ class Tasks:
         """See `kactl.runtime.forks`."""
         self.cancel()
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str | None = None) -> "asyncio.Task[Any]":
         """Start a task. Tasks begin in the order of the calls."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
