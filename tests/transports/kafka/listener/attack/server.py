@@ -1,9 +1,9 @@
 """Target process of attacks: a controller with three brokers behind a Kafka listener, and meters.
 
 Run as `python -m tests.transports.kafka.listener.attack.server [OPTION]`. OPTION is `--tls CERT KEY`, or
-`--plain CERT KEY [patient]` with logins, or `OPEN_FILES [late]`. "patient" waits for an hour for logins and frames;
-"late" sets the limit of open files after the listener has started. It prints its port and the brokers' epochs. For each
-line of its input it prints the meter readings since the previous line. It ends with its input.
+`--plain CERT KEY [patient]` with logins, or `OPEN_FILES [late]`. "patient" waits for an hour for logins, frames and
+memory; "late" sets the limit of open files after the listener has started. It prints its port and the brokers' epochs.
+For each line of its input it prints the meter readings since the previous line. It ends with its input.
 """
 
 import asyncio
@@ -201,7 +201,9 @@ async def main() -> None:
         limits = Limits()
         if sys.argv[4:] == ["patient"]:
             connection.LOGIN_TIMEOUT_S = _PATIENT_S  # type: ignore[attr-defined]
-            limits = limits._replace(first_timeout_s=_PATIENT_S, frame_timeout_s=_PATIENT_S)
+            limits = limits._replace(
+                first_timeout_s=_PATIENT_S, frame_timeout_s=_PATIENT_S, reserve_timeout_s=_PATIENT_S
+            )
         served = ListenerController(controller)
         make = {"--tls": encrypted, "--plain": with_passwords}.get("".join(sys.argv[1:2]))
         security = {} if make is None else {"INTERNAL": make(*sys.argv[2:4])}
