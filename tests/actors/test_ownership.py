@@ -614,3 +614,21 @@ async def test_slow_end_of_one_shard_holds_up_no_other_of_a_leaver() -> None:
         assert slow not in {name for name, _ in owners}
         assert cluster.owned == {2: 6}
         await stopping
+
+
+@pytest.mark.parametrize("members", [(1,), (1, 2)], ids=["one", "two"])
+async def test_shard_that_fails_everywhere_has_a_line_once_a_minute(
+    members: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_cluster(*members) as cluster:
+        cluster.poisoned.add("jobs-2")
+        await cluster.controller.create_topic("jobs", partitions=4, kind="ownership", timeout_ms=0)
+
+        for _ in range(180):
+            await cluster.clock.advance(1_000)
+
+        lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        refused = [line for line in lines if "partitions cannot become ONLINE; the first: jobs-2" in line]
+        offline = Counter(line[:8] for line in lines if "replicas do not serve" in line)
+        assert len(refused) <= 4
+        assert max(offline.values()) <= 4
