@@ -30,9 +30,11 @@ class Gated(kactl.Listener):
 class Poisoned(kactl.PartitionHandler):
     """Its partition 0 fails on every participant."""
 
-    async def lead(self, leader: kactl.Leader) -> None:
+    async def prepare(self, leader: kactl.Leader) -> None:
         if self.partition.partition == 0:
             raise ValueError("cannot parse the job")
+
+    async def lead(self, leader: kactl.Leader) -> None:
         await anyio.sleep_forever()
 
 

@@ -10,6 +10,7 @@ from kactl.decide.messages.control import LeaderAndIsr, Request, Response
 from kactl.model import ReplicaStatus, TopicPartition
 from kactl.model.errors import ErrorCode
 from kactl.participant import Participant
+from kactl.participant.handlers import handler_failures
 from kactl.participant.handlers.handler import PartitionHandler
 from kactl.participant.hosted_replicas import Role
 from kactl.participant.leases.leader import Leader
@@ -138,8 +139,12 @@ class LateResponses:
 
 
 @pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
-async def test_handler_that_fails_before_its_response_arrives_has_its_pause(parity: bool) -> None:
+async def test_handler_that_fails_before_its_response_arrives_has_its_pause(
+    parity: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The order was accepted, because the handler took long. It would be in the ISR again at once, or never."""
+    monkeypatch.setattr(handler_failures, "TRIES_HERE", 1)
+    monkeypatch.setattr(handler_failures, "PAUSE_SPREAD", 0.0)
     clock, failed = ManualClock(), anyio.Event()
     store = MemoryStore(clock=clock)
 
