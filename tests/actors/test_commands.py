@@ -33,7 +33,7 @@ async def test_unknown_broker_cannot_be_restored() -> None:
 
 async def test_resign_applies_to_the_given_epoch_only() -> None:
     async with world(1) as here:
-        with pytest.raises(BadRequest, match="look again"):
+        with pytest.raises(BadRequest, match="read it again"):
             await here.controller.resign(expected_epoch=7)
         assert here.controller.is_active
 

@@ -1,6 +1,6 @@
 """Requests to controllers and their answers in MessagePack.
 
-The encoding follows the fields of each type: an array of the name of the type and its fields, in their order. A field
+The encoding follows the fields of each type: an array of a name of the type and its fields, in their order. A field
 that is appended with a default is ignored by an earlier receiver, and filled in by a later one.
 """
 
@@ -54,6 +54,31 @@ ANSWERS: Final[dict[type[ControllerRequest], Any]] = {
     leases.ReportLeaderships: None,
 }
 
+# The name of each request in its encoding. Names of protocol version 1 stay, whatever the types are called.
+_NAMES: Final[dict[type[ControllerRequest], str]] = {
+    admin.ResignController: "ResignRequested",
+    admin.ReleaseController: "ReleaseRequested",
+    admin.EnableUncleanElections: "UncleanElectionsEnabled",
+    admin.AwaitEvents: "EventsHandled",
+    admin.UndrainBroker: "UndrainRequested",
+    admin.AllocateBrokerId: "BrokerIdRequested",
+    admin.ResetReplica: "ReplicaResetRequested",
+    admin.ReplicaLeaderElection: "ElectionRequested",
+    admin.CreateTopic: "TopicCreationRequested",
+    admin.DeleteTopic: "TopicDeletionRequested",
+    admin.EnsureTopic: "TopicEnsureRequested",
+    admin.AddPartitions: "PartitionsRequested",
+    admin.ApiPartitionReassignment: "ReassignmentRequested",
+    admin.ListPartitionReassignments: "ReassignmentsListed",
+    admin.UpdateFeatures: "FeatureUpdatesRequested",
+    broker.ControlledShutdown: "ControlledShutdownRequested",
+    broker.AlterPartitionReceived: "AlterPartitionRequested",
+    broker.AllocateProducerIds: "ProducerIdsRequested",
+    broker.ReportPartitions: "PartitionsReported",
+    broker.ReportLeaders: "LeadersReported",
+    leases.ReportLeaderships: "LeadershipsReported",
+}
+
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     """Base of the encoded forms; each has the fields of its request."""
@@ -72,7 +97,7 @@ def _mirror(request: type[ControllerRequest]) -> type[_Head]:
             fields.append((found.name, kind, found.default))
         else:
             fields.append((found.name, kind, msgspec.field(default_factory=found.default_factory)))
-    name = request.__name__
+    name = _NAMES[request]
     made: Any = msgspec.defstruct(name, fields, bases=(_Head,), frozen=True, array_like=True, tag=name)
     mirror: type[_Head] = made
     return mirror
@@ -80,7 +105,7 @@ def _mirror(request: type[ControllerRequest]) -> type[_Head]:
 
 _MIRRORS: Final = {request: _mirror(request) for request in ANSWERS}
 _REQUESTS: Final = {mirror: request for request, mirror in _MIRRORS.items()}
-_BY_NAME: Final = {request.__name__: request for request in ANSWERS}
+_BY_NAME: Final = {name: request for request, name in _NAMES.items()}
 _ANSWER_DECODERS: Final = {request: msgspec.msgpack.Decoder(answer) for request, answer in ANSWERS.items()}
 HEADS: Final = tuple(_MIRRORS.values())
 

@@ -16,7 +16,7 @@ from .stored import NO_LEADER, Stored, leadership_writes, topic_writes
 SAMPLE_MS: Final = 1000.0
 # Events that end a controllership by themselves; all others are interrupted.
 _ENDS: Final = frozenset(
-    ("Started", "ControllerChange", "Reelect", "Expire", "RegisterBrokerAndReelect", "ResignController", "")
+    ("Startup", "ControllerChange", "Reelect", "Expire", "RegisterBrokerAndReelect", "ResignController", "")
 )
 
 

@@ -250,8 +250,8 @@ def test_error_cannot_replace_methods_or_private_attributes() -> None:
 
 
 def test_appended_fields_are_ignored_and_missing_ones_filled_in() -> None:
-    later = msgspec.msgpack.encode(["UndrainBroker", 3, True, "ann", "a field of a later version"])
-    earlier = msgspec.msgpack.encode(["UndrainBroker", 3])
+    later = msgspec.msgpack.encode(["UndrainRequested", 3, True, "ann", "a field of a later version"])
+    earlier = msgspec.msgpack.encode(["UndrainRequested", 3])
 
     assert wire.decode(later, wire.REQUESTS) == admin.UndrainBroker(3, dry_run=True, by="ann")
     assert wire.decode(earlier, wire.REQUESTS) == admin.UndrainBroker(3)
