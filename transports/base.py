@@ -17,17 +17,19 @@ No side calls an object of another one: everything that crosses is a message, wh
 import enum
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
-from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Identify, NotController, ParticipantLink, SessionAnswer, SessionRequest
 from kactl.model import Broker, Endpoint
 from kactl.runtime.budget import Budget
 from kactl.runtime.clock import Clock
 from kactl.telemetry.attempts import Attempt
+
+if TYPE_CHECKING:
+    from kactl.decide.messages.following import PeerMessage
 
 
 class Connection(Protocol):
@@ -106,7 +108,7 @@ class ParticipantPort(Handler, Protocol):
     async def why_foreign(self, controller: int, epoch: int) -> str:
         """Returns why an active controller uses another store than this participant; empty if that is unknown."""
 
-    def receive(self, message: PeerMessage) -> None:
+    def receive(self, message: "PeerMessage") -> None:
         """Queue a message of another participant. Returns at once."""
 
 
@@ -159,7 +161,7 @@ class ControlLink(Protocol):
             NotAuthorized, ProtocolMismatch: for Register, if every controller has refused the link for that reason.
         """
 
-    def send(self, message: PeerMessage) -> None:
+    def send(self, message: "PeerMessage") -> None:
         """Send a message to another participant. Messages to one participant arrive in order, at most once, or not at
         all."""
 

@@ -6,13 +6,12 @@ arrives and handle it in tasks of their own.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
-from kactl.decide.messages.following import PeerMessage
 from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
     Identify,
@@ -30,6 +29,9 @@ from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
 
 from .base import Ask, ControllerPort, ControlLink, Handler, LinkState, ParticipantPort, SpectatorLink, Transport
+
+if TYPE_CHECKING:
+    from kactl.decide.messages.following import PeerMessage
 
 log = logger(__name__)
 
@@ -126,7 +128,7 @@ class MemoryHub:
             for port in self._ports.values():
                 port.link_closed(link, reason)
 
-    def send(self, message: PeerMessage) -> None:
+    def send(self, message: "PeerMessage") -> None:
         """See `ControlLink`. A message to a broker id without a participant is lost."""
         receive = getattr(self._handlers.get(message.to), "receive", None)
         if receive is not None:
@@ -212,7 +214,7 @@ class MemoryLink:
         """See `ControlLink`."""
         return await self._hub.session(request)
 
-    def send(self, message: PeerMessage) -> None:
+    def send(self, message: "PeerMessage") -> None:
         """See `ControlLink`."""
         if self.state is LinkState.OPEN:
             self._hub.send(message)

@@ -1,4 +1,4 @@
-"""Handler of the statuses that participants report of their replicas.
+"""Handlers of the statuses that participants report of their replicas, and of the reports of leaders.
 
 A report has the effect of the same result in a response to LeaderAndIsr: a replica that its handler cannot serve counts
 as one with a failed directory, so another one is elected. Kafka's brokers send no such reports. A handler that has
@@ -11,10 +11,11 @@ from typing import Final
 import numpy as np
 
 from kactl.decide.messages.admin import ResetReplica
-from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, ReportPartitions
+from kactl.decide.messages.broker import DETAIL_MAX, PartitionReport, ReportLeaders, ReportPartitions
 from kactl.decide.messages.control import ReplicaReset, StopReplica
 from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import HandlerEvent
+from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.outbound.batch import Addressed
 from kactl.decide.state.cluster import Resigned
 from kactl.decide.state.replica_reports import ReplicaReport
@@ -153,3 +154,33 @@ class PartitionReports(Handlers):
 
     def _rows(self, event: ReportPartitions, wanted: Callable[[PartitionReport], bool]) -> RowNumbers:
         return self.cluster.table.rows_known(report.partition for report in event.reports if wanted(report))
+
+
+class LeaderReports(Handlers):
+    """Stores the reports of leaders that act beside the partition table.
+
+    Spectators receive them as `ready`; no decision depends on them.
+    """
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {ReportLeaders: self.on_report_leaders}
+
+    async def on_report_leaders(self, event: ReportLeaders) -> None:
+        registered = self.cluster.brokers.get(event.broker)
+        if registered is None:
+            raise BrokerNotAvailable(event.broker)
+        if registered.epoch != event.broker_epoch:
+            raise StaleBrokerEpoch(event.broker, event.broker_epoch, registered.epoch)
+        table, reported = self.cluster.table, LeaderRows.decoded(event.leaders)
+        index = table.rows_at(reported.names)
+        known = index != NO_ROW
+        rows = table.rows(index[known])
+        own = rows.leader == event.broker
+        self.cluster.readiness.put(
+            rows.index[own],
+            rows.topic[own],
+            rows.partition[own],
+            reported.leader_epoch[known][own],
+            reported.leads[known][own],
+        )
+        self.history.wake()

@@ -16,13 +16,12 @@ from .drains import Drains
 from .elections import Elections
 from .failover import Failover
 from .features import FeatureEvents
-from .leader_reports import LeaderReports
 from .leases import Leases
 from .offline import Offline
 from .ownership import Ownership
 from .participant_ids import ParticipantIds
 from .partition_expansion import Growth
-from .partition_reports import PartitionReports
+from .partition_reports import LeaderReports, PartitionReports
 from .producer_ids import ProducerIds
 from .reassignments import Reassignments
 from .serving_replicas import ServingReplicas
