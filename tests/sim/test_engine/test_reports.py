@@ -42,8 +42,8 @@ def test_report_has_everything_on_one_screen() -> None:
         "  seed 112  commit 1f0c2ab  format 1  memory/model-3.9, 4 brokers, 2 controllers",
         "  shuffle schedule 8842  step 48,213  t=31.884 s",
         "  shrunk 57 -> 3 actions in 38 CPU-s",
-        "   1  t=0.00                        create topic t1; replicas [[1, 2], [2, 4]]",
-        "   2  t=30.00                       kill node broker 4",
+        "   1  t=0.00                      create topic t1; replicas [[1, 2], [2, 4]]",
+        "   2  t=30.00                     kill node broker 4",
         "   3  BrokerChange.first_send #2  elect",
         "  replay: python -m tests.sim replay .sim/INV-49-112.json",
     ]

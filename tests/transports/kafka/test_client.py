@@ -95,11 +95,11 @@ NO_ANSWERS = {
     "closed before the answer": (ConnectionError(), "closed the connection"),
     "closed within the answer": (Raw(struct.pack(">ii", 7, 0), close=True), "closed the connection"),
     "closed within the length": (Raw(b"\0\0", close=True), "closed the connection"),
-    "another protocol": (Raw(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "no answer: a length of 1213486160 bytes"),
-    "a negative length": (Raw(struct.pack(">i", -1)), "no answer: a length of -1 bytes"),
-    "an empty frame": (Raw(struct.pack(">i", 0)), "no answer: byte 0 of 0"),
+    "another protocol": (Raw(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "malformed response: a length of 1213486160 bytes"),
+    "a negative length": (Raw(struct.pack(">i", -1)), "malformed response: a length of -1 bytes"),
+    "an empty frame": (Raw(struct.pack(">i", 0)), "malformed response: byte 0 of 0"),
     "another answer": (Raw(struct.pack(">iibhb", 8, 12345, 0, 0, 0)), "an answer to request 12345"),
-    "garbage": (Raw(struct.pack(">iib", 6, 0, 1) + b"\xff"), "no answer: byte 5 of 6"),
+    "garbage": (Raw(struct.pack(">iib", 6, 0, 1) + b"\xff"), "malformed response: byte 5 of 6"),
 }
 
 
