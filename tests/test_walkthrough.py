@@ -232,7 +232,7 @@ def test_controller_without_its_extra_prints_one_line(checkout: Checkout) -> Non
     assert done.stdout == ""
     assert done.stderr == (
         "kactl: this needs the package 'kazoo' of kactl's extra 'zookeeper', which is not installed: "
-        "pip install 'kactl[server,zookeeper]'\n"
+        f"pip install '{checkout.folder}[server,zookeeper]'\n"
     )
 
 
