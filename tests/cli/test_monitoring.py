@@ -59,9 +59,10 @@ def families(server: Up) -> dict[str, tuple[str, set[str]]]:
 @pytest.mark.slow  # starts a server
 def test_live_metrics_are_those_of_the_catalog(server: Up) -> None:
     def created() -> bool:
-        return server("topic", "create", "measured", "--partitions", "2", "--replication-factor", "3").code == 0
+        return server("topic", "create", "measured", "--partitions", "6", "--replication-factor", "3").code == 0
 
     server.until(created, "all brokers can be leaders")
+    assert server("broker", "kill", "1", "--yes").code == 0  # the time without a leader is measured from the first one on
     expected = {metric.prometheus: metric.kind for metric in metrics()}
 
     def complete() -> bool:
