@@ -62,7 +62,9 @@ def test_live_metrics_are_those_of_the_catalog(server: Up) -> None:
         return server("topic", "create", "measured", "--partitions", "6", "--replication-factor", "3").code == 0
 
     server.until(created, "all brokers can be leaders")
-    assert server("broker", "kill", "1", "--yes").code == 0  # the time without a leader is measured from the first one on
+    assert (
+        server("broker", "kill", "1", "--yes").code == 0
+    )  # the time without a leader is measured from the first one on
     expected = {metric.prometheus: metric.kind for metric in metrics()}
 
     def complete() -> bool:
