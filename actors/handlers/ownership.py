@@ -25,7 +25,7 @@ from kactl.decide.machines.ownership import Place, Shard, Shards, even, place
 from kactl.decide.machines.restart import Restart, stopped
 from kactl.decide.messages.events import AutoPlacement, Event
 from kactl.decide.state.change import Change
-from kactl.decide.state.cluster import HandoverInProgress, Resigned
+from kactl.decide.state.cluster import HandoverInProgress
 from kactl.decide.state.rows import Bools, Ints, RowNumbers, choose, holds, some
 from kactl.decide.state.table import NO_ROW, Topic
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicPartition
@@ -193,9 +193,11 @@ class Ownership(Handlers):
             for at, (row, leader, epoch) in enumerate(zip(*columns, strict=True)):
                 standbys = rows.replicas[rows.in_sync[:, at] & (rows.replicas[:, at] != leader), at]
                 barred = frozenset(rows.replicas[rows.dir_offline[:, at], at].tolist())
+                earlier: tuple[int, ...] = ()
                 if row in resigned:
-                    barred |= {cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))].broker}
-                shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch))
+                    last = cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))]
+                    barred, earlier = barred | {last.broker}, last.earlier
+                shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch, earlier))
             placed = Shards(
                 weights,
                 cluster.standbys.get(topic.name, 0),
@@ -380,7 +382,7 @@ class Ownership(Handlers):
                 "%s: participant %d has not prepared for %d ms, and another one is chosen", name, owner, PREPARE_MS_MAX
             )
             epoch = cluster.brokers[owner].epoch
-            cluster.resigned[name] = Resigned(owner, epoch, now_ms + PREPARE_MS_MAX)
+            cluster.resign(name, owner, broker_epoch=epoch, until_ms=now_ms + PREPARE_MS_MAX)
             cluster.handovers[name] = cluster.handovers[name]._replace(until_ms=now_ms + PREPARE_MS_MAX)
         if late:
             await self.settle()

@@ -17,7 +17,6 @@ from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import HandlerEvent
 from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.outbound.batch import Addressed
-from kactl.decide.state.cluster import Resigned
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
@@ -129,7 +128,7 @@ class PartitionReports(Handlers):
         )
         if report.hold_ms > 0:
             until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)
-            self.cluster.resigned[name] = Resigned(event.broker, event.broker_epoch, until_ms)
+            self.cluster.resign(name, event.broker, broker_epoch=event.broker_epoch, until_ms=until_ms)
         if status is ReplicaStatus.READY:
             self.cluster.replica_reports.put_ready(event.broker, name, self.channels.last_number)
         self.history.add(

@@ -40,6 +40,7 @@ class Cluster:
         self.followed: set[tuple[str, int]] = set()
         self.gate: dict[int, asyncio.Event] = {}
         self.poisoned: set[str] = set()  # partitions whose `prepare` fails
+        self.unable: set[tuple[str, int]] = set()  # the same at one member
         self.stubborn: dict[str, asyncio.Event] = {}  # partitions whose `lead` ignores its cancellation until it is set
         self.double: list[str] = []  # partitions that were led twice at one time
         self._stops: dict[int, asyncio.Event] = {}
@@ -52,7 +53,8 @@ class Cluster:
             async def prepare(self, leader: Leader) -> None:
                 if member in cluster.gate:
                     await cluster.gate[member].wait()
-                if str(self.partition) in cluster.poisoned:
+                name = str(self.partition)
+                if name in cluster.poisoned or (name, member) in cluster.unable:
                     raise OSError("poisoned")
 
             async def lead(self, leader: Leader) -> None:
@@ -160,7 +162,7 @@ async def test_partitions_are_owned_in_equal_shares() -> None:
         assert sorted(cluster.owned.values()) == [2, 2, 3]
 
 
-async def test_topic_that_is_created_without_participants_is_owned_by_the_first() -> None:
+async def test_topic_that_is_created_without_participants_is_owned_by_the_third() -> None:
     async with open_cluster() as cluster:
         await cluster.create(3)
 
@@ -433,6 +435,16 @@ async def test_partition_that_no_member_can_serve_is_tried_again_and_affects_no_
         assert len(cluster.led) == 6
         assert before.items() <= cluster.led.items()
         assert sorted(cluster.owned.values()) == [3, 3]
+
+
+async def test_shard_that_fails_at_two_members_is_owned_by_the_third() -> None:
+    async with open_cluster(1, 2, 3) as cluster:
+        cluster.unable = {("jobs-0", 2), ("jobs-0", 3)}
+        await cluster.create(9)  # equal shares: no member needs the shard more than another
+        await cluster.clock.advance(120_000)
+
+        assert ("jobs-0", 1) in cluster.led
+        assert sum(cluster.owned.values()) == 9
 
 
 async def test_call_that_was_stuck_leaves_nothing_to_reset() -> None:

@@ -37,12 +37,19 @@ class Shard(NamedTuple):
         standbys: the brokers that follow it.
         barred: members that cannot own it now, since their handlers have failed or have resigned.
         epoch: the leader epoch: how often it has moved, about. Those that have moved least move first.
+        resigned: members whose handlers have failed or have resigned before that, the latest first. They own it again
+            when all others have tried.
     """
 
     owner: int
     standbys: tuple[int, ...] = ()
     barred: frozenset[int] = frozenset()
     epoch: int = 0
+    resigned: tuple[int, ...] = ()
+
+    def turn(self, member: int) -> int:
+        """Sorts members: first those that have not resigned it, last the one that did so last."""
+        return len(self.resigned) - self.resigned.index(member) if member in self.resigned else 0
 
 
 class Shards(NamedTuple):
@@ -194,7 +201,8 @@ def place(topics: Sequence[Shards]) -> list[list[Place]]:
     """Returns the place of each shard, by topic: owners that are members stay, and so do standbys.
 
     A shard without an owner goes to one of its standbys if that leaves the shares even, and otherwise to the member
-    that lacks most. So does one whose owner is barred. If there is no member that is not barred, the owner stays.
+    that lacks most. So does one whose owner is barred; members that have failed or resigned before get it last. If
+    there is no member that is not barred, the owner stays.
     """
     layout = _Layout(topics, [[_kept(topic, shard) for shard in topic.shards] for topic in topics])
     for number, topic in enumerate(topics):
@@ -206,10 +214,11 @@ def place(topics: Sequence[Shards]) -> list[list[Place]]:
         }
         # First those that a standby can take.
         for index in sorted(warm, key=lambda index: (not warm[index], -topic.shards[index].epoch)):
-            able = [member for member in shares.counts if member not in topic.shards[index].barred]
-            ready = [member for member in warm[index] if shares.has_room(member)]
+            shard = topic.shards[index]
+            able = [member for member in shares.counts if member not in shard.barred]
+            ready = [member for member in warm[index] if shares.has_room(member) and not shard.turn(member)]
             if able:
-                owner = min(ready or able, key=lambda member: layout.need(number, member))
+                owner = min(ready or able, key=lambda member: (shard.turn(member), *layout.need(number, member)))
                 layout.move(number, index, owner)
             else:
                 owners[index] = topic.shards[index].owner

@@ -81,11 +81,16 @@ class HandoverInProgress(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """A leadership that automatic balancing does not return, until a monotonic time or the end of the registration."""
+    """A leadership that automatic balancing does not return, until a monotonic time or the end of the registration.
+
+    Attributes:
+        earlier: the brokers that have resigned it shortly before, the latest first.
+    """
 
     broker: int
     broker_epoch: int
     until_ms: float
+    earlier: tuple[int, ...] = ()
 
 
 # Deleted topics that are remembered: participants that were away meanwhile report soon after they are back.
@@ -411,6 +416,13 @@ class Cluster:
         others = tuple(other for other in before if other.reason is not blocker.reason)
         self.deletion_ineligible[name] = (*others, blocker)
         return len(others) == len(before)
+
+    def resign(self, name: TopicPartition, broker: int, *, broker_epoch: int, until_ms: float) -> None:
+        """Remember that a broker has resigned a leadership, and which ones did so before as long as that is known."""
+        before = self.resigned.get(name)
+        known = () if before is None else (before.broker, *before.earlier)
+        earlier = tuple(other for other in known if other != broker)
+        self.resigned[name] = Resigned(broker, broker_epoch, until_ms, earlier)
 
     def held_leaderships(self, now_ms: float) -> RowNumbers:
         """Returns the partitions that automatic balancing does not return to the replicas that resigned."""

@@ -122,6 +122,25 @@ def test_shard_leaves_an_owner_that_cannot_serve_it() -> None:
     assert owners(placed(shards)) == [2, 1, 2]
 
 
+def test_shard_that_fails_goes_through_all_members_before_one_has_it_again() -> None:
+    able = dict.fromkeys(range(1, 5), 1)
+    owned = [1]
+
+    for _ in range(7):
+        earlier = tuple(dict.fromkeys(reversed(owned[:-1])))
+        failing = Shard(owned[-1], barred=frozenset({owned[-1]}), resigned=tuple(m for m in earlier if m != owned[-1]))
+        owned += owners(placed(Shards(able, 0, (failing, Shard(1), Shard(2)))))[:1]
+
+    assert sorted(owned[:4]) == [1, 2, 3, 4]
+    assert owned[4:] == owned[:4]
+
+
+def test_standby_that_has_failed_gets_the_shard_last() -> None:
+    shard = Shard(1, (2,), barred=frozenset({1}), resigned=(2,))
+
+    assert owners(placed(Shards({1: 1, 2: 1, 3: 1}, 1, (shard,)))) == [3]
+
+
 def test_shard_that_no_member_can_serve_stays() -> None:
     shards = Shards({1: 1, 2: 1}, 0, (Shard(1, barred=frozenset({1, 2})),))
 
