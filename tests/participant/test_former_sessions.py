@@ -21,19 +21,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 async def replaced(open_store: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Kill a participant, and start another one with its id, which has no patience of its own."""
 
-    def participant() -> kactl.Participant:
+    def participant(start_timeout_ms: int | None) -> kactl.Participant:
         return kactl.Participant(
-            1, store=open_store(), hub=controller.hub, session_timeout_ms=4_000, start_timeout_ms=0
-        )  # fmt: skip
+            1, store=open_store(), hub=controller.hub, session_timeout_ms=4_000, start_timeout_ms=start_timeout_ms
+        )
 
     with anyio.fail_after(120):
-        async with kactl.Controller(100, store=open_store()) as controller, participant() as former:
+        async with kactl.Controller(100, store=open_store()) as controller, participant(None) as former:
             await controller.wait_active()
             epoch = await former.wait_linked()
             await former.kill()
             caplog.clear()
 
-            async with participant() as later:
+            async with participant(0) as later:
                 assert later.epoch > epoch
 
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
