@@ -43,7 +43,7 @@ async def test_every_connection_is_opened_by_the_given_function(
     monkeypatch.setattr(database, "LOG_BYTES_MAX", 0)
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
 
-    async with SqliteStore(tmp_path / "kactl.db", connect=connector) as store:
+    async with SqliteStore(tmp_path / "kactl.db", clock=ManualClock(), connect=connector) as store:
         fence = await create_and_lead(store)
         await store.commit(new_write([TopicPartition("orders", 0)], leader_epoch=1, expected=0), fence)
         await run_maintenance(store)
