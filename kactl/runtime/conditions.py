@@ -113,7 +113,7 @@ class Conditions:
         return f" ({known.count:,} time{'s' * (known.count > 1)} in {seconds:,.0f} s)"
 
     def _look_again(self) -> None:
-        """Log what was repeated in the last minute, and the end of what was not."""
+        """Log the conditions that were repeated in the last minute, and end those that were not."""
         self._look, now_ms = None, self._now_ms()
         for key, known in list(self._known.items()):
             if known.unlogged:

@@ -34,7 +34,7 @@ class Patience:
     """Failed attempts of one start, which are logged after a second, and then once a minute.
 
     Args:
-        what: the subject of the log lines, and what it has not done yet: "broker 1 is not registered".
+        what: the beginning of the log lines, such as "broker 1 is not registered".
         limit_ms: None waits for ever.
     """
 

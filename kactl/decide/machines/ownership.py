@@ -4,9 +4,10 @@
        ▲                  │
        └──the owner left──┘
 
-Placement is sticky and even. A member that leaves moves only what it owned, and a member that joins receives only what
-evens out the shares. In each topic every member owns its share by weight, rounded up or down; where several members may
-have the extra shard, the one with the least of all topics gets it, and among equal ones the one that came last.
+Placement is sticky and even. When a member leaves, only its own shards move. A member that joins receives just as many
+shards as make the shares even. In each topic every member owns its share by weight, rounded up or down; where several
+members may have the extra shard, the one with the least of all topics gets it, and among equal ones the one that came
+last.
 
 While members are restarted one after the other, as by a deploy, all shards move anyway. `restart` finds that out. As
 long as members are still to be restarted, shares may differ as far as no member owns more than one shard
