@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support import api_access, run_order, scenarios, selection
+from tests.support import api_access, killed_runs, run_order, scenarios, selection
 from tests.support.clocks import ManualClock
 
 # The same examples on every run, so that a failure is reproducible everywhere; a failure prints how.
@@ -28,16 +27,18 @@ settings.load_profile("default")
 # Files in memory: SQLite forces each commit to the disk, and tests wait for that longer than they compute. No test can
 # notice what a disk has kept after a loss of power; `tests/sim/sqlite` simulates such losses.
 SHARED_MEMORY: Final = Path("/dev/shm")
-# Ten times what the files of a run take, with those of real brokers.
-FREE_BYTES_MIN: Final = 4 << 30
+# Files of a run with real brokers take 5 GiB at most, and its processes 6.
+AVAILABLE_BYTES_MIN: Final = 12 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the place of temporary files before the workers start, which inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # programs under test inherit what is ignored
-    if SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= FREE_BYTES_MIN:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
+    if SHARED_MEMORY.is_dir() and not hasattr(config, "workerinput"):
+        killed_runs.remove_files(SHARED_MEMORY)
+        if killed_runs.available_bytes(SHARED_MEMORY) >= AVAILABLE_BYTES_MIN:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
     api_access.use_own_state_folder()
     _draw_no_constants_of_modules(config)
     config.pluginmanager.register(_MarkGuard())
@@ -54,6 +55,13 @@ def _draw_no_constants_of_modules(config: pytest.Config) -> None:
         patch = pytest.MonkeyPatch()
         patch.setattr(providers, "_get_local_constants", lambda: providers._local_constants)
         config.add_cleanup(patch.undo)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure when it happens: a run that is killed later prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        print(f"\nfailed in {report.when}: {report.nodeid}: {str(getattr(crash, 'message', ''))[:500]}", flush=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Access of tests to the admin API: where servers list themselves, and the tokens that they make."""
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -36,7 +37,8 @@ def use_own_state_folder() -> None:
                 shutil.rmtree(old, ignore_errors=True)
         except FileNotFoundError:
             continue  # another run has removed it
-    os.environ[VARIABLE] = os.environ[_OWN] = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+    folder = os.environ[VARIABLE] = os.environ[_OWN] = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def state_environment() -> dict[str, str]:
