@@ -47,6 +47,10 @@ DELAYS_MAX: Final = 5
 LOOK_MS: Final = 1_000
 # How long the next owner may prepare. A participant's own limit is half of it.
 PREPARE_MS_MAX: Final = 60_000
+# How long a shard that has failed is to work before it counts for the shares again.
+HEALED_MS: Final = 30_000
+# How long it moves first after that. A resignation lasts no longer.
+FORGET_MS: Final = 600_000
 
 
 class Ownership(Handlers):
@@ -133,7 +137,7 @@ class Ownership(Handlers):
         return len(table.owned(self.cluster.holds.waiting(table.hold_columns()))) > 0
 
     def _await_changes(self) -> None:
-        """Look again when the next resignation of a shard ends, or a restart of the members."""
+        """Look again when the next resignation or failure of a shard ends, or a restart of the members."""
         owned = {topic.name for topic in self.cluster.table.owned_topics()}
         now_ms = self.clock.monotonic_ms()
         resigned_ms = [held.until_ms - now_ms for name, held in self.cluster.resigned.items() if name.topic in owned]
@@ -145,7 +149,7 @@ class Ownership(Handlers):
             log.info(
                 "participants are restarted: their shares stay uneven until all are, or for %d ms", max(restarts_ms)
             )
-        if left_ms := [each for each in (*resigned_ms, *restarts_ms) if each > 0]:
+        if left_ms := [each for each in (*resigned_ms, *restarts_ms, *self._failed_ms().values()) if each > 0]:
             self._timers.set(AutoPlacement(), min(left_ms) + 1)
 
     def prepared(self, row_numbers: RowNumbers) -> None:
@@ -180,6 +184,7 @@ class Ownership(Handlers):
         if not owned:
             return []
         live = cluster.live_brokers
+        failed_ms = self._failed_ms()
         resigned = dict.fromkeys(cluster.held_leaderships(self.clock.monotonic_ms()).tolist())
         result = []
         for topic in owned:
@@ -197,7 +202,8 @@ class Ownership(Handlers):
                 if row in resigned:
                     last = cluster.resigned[next(iter(table.names(rows.index[at : at + 1])))]
                     barred, earlier = barred | {last.broker}, last.earlier
-                shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch, earlier))
+                fails = failed_ms.get(row, 0) > 0, row in failed_ms
+                shards.append(Shard(leader, tuple(standbys.tolist()), barred, epoch, earlier, *fails))
             placed = Shards(
                 weights,
                 cluster.standbys.get(topic.name, 0),
@@ -206,6 +212,23 @@ class Ownership(Handlers):
                 unreached=cluster.unreached(topic.name),
             )
             result.append((topic, rows.index, self._restarted(topic.name, placed)))
+        return result
+
+    def _failed_ms(self) -> dict[int, float]:
+        """Returns for how long shards that have failed count as failing, by row; 0 or less if they work again."""
+        cluster, now_ms = self.cluster, self.clock.monotonic_ms()
+        result = {}
+        for name, failed in tuple(cluster.failed_shards.items()):
+            row = cluster.table.row(name)
+            owner = int(cluster.table.column("leader")[row]) if row != NO_ROW else NO_LEADER
+            report, left_ms = cluster.replica_report(name, owner), failed.last_ms + HEALED_MS - now_ms
+            result[row] = HEALED_MS if report is not None and report.fails else left_ms
+            held = cluster.resigned.get(name)
+            if result[row] <= 0 and owner == failed.owner and held is not None and not held.requested:
+                # It failed at its owner, too, and works there again: so it does elsewhere, as far as is known.
+                del cluster.resigned[name]
+            if result[row] <= HEALED_MS - FORGET_MS:
+                del cluster.failed_shards[name]
         return result
 
     def _joined(self, members: Iterable[int]) -> dict[int, int]:

@@ -17,6 +17,7 @@ from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import HandlerEvent
 from kactl.decide.messages.routes import LeaderRows
 from kactl.decide.outbound.batch import Addressed
+from kactl.decide.state.cluster import FailedShard
 from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
@@ -114,21 +115,26 @@ class PartitionReports(Handlers):
         if self.cluster.table.row(name) == NO_ROW:
             return
         since_ms = self.clock.monotonic_ms() - max(report.age_ms, 0.0)
-        self.cluster.replica_reports.put(
-            event.broker,
-            name,
-            ReplicaReport(
-                status,
-                detail,
-                since_ms,
-                event.broker_epoch,
-                report.failures,
-                self.clock.monotonic_ms() + report.next_ms if report.next_ms > 0 else None,
-            ),
+        before = self.cluster.replica_report(name, event.broker)
+        reported = ReplicaReport(
+            status,
+            detail,
+            since_ms,
+            event.broker_epoch,
+            report.failures,
+            self.clock.monotonic_ms() + report.next_ms if report.next_ms > 0 else None,
         )
+        self.cluster.replica_reports.put(event.broker, name, reported)
+        view = self.cluster.view(name)
+        is_owner = self.cluster.is_shard(name) and view is not None and view.leader == event.broker
+        if is_owner and (reported.fails or (before is not None and before.fails)):
+            self.cluster.failed_shards[name] = FailedShard(event.broker, since_ms)
         if report.hold_ms > 0:
             until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)
-            self.cluster.resign(name, event.broker, broker_epoch=event.broker_epoch, until_ms=until_ms)
+            requested = status is ReplicaStatus.NOT_READY
+            self.cluster.resign(
+                name, event.broker, broker_epoch=event.broker_epoch, until_ms=until_ms, requested=requested
+            )
         if status is ReplicaStatus.READY:
             self.cluster.replica_reports.put_ready(event.broker, name, self.channels.last_number)
         self.history.add(

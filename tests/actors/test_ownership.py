@@ -40,6 +40,7 @@ class Cluster:
         self.followed: set[tuple[str, int]] = set()
         self.gate: dict[int, asyncio.Event] = {}
         self.poisoned: set[str] = set()  # partitions whose `prepare` fails
+        self.broken: set[str] = set()  # partitions whose `lead` fails
         self.unable: set[tuple[str, int]] = set()  # the same at one member
         self.stubborn: dict[str, asyncio.Event] = {}  # partitions whose `lead` ignores its cancellation until it is set
         self.double: list[str] = []  # partitions that were led twice at one time
@@ -62,6 +63,8 @@ class Cluster:
                 if any(led == name for led, _ in cluster.led):
                     cluster.double.append(name)
                 cluster.calls[name] += 1
+                if name in cluster.broken:
+                    raise OSError("broken")
                 cluster.led[name, member] = str(leader.token)
                 try:
                     await asyncio.Event().wait()
@@ -435,6 +438,28 @@ async def test_partition_that_no_member_can_serve_is_tried_again_and_affects_no_
         assert len(cluster.led) == 6
         assert before.items() <= cluster.led.items()
         assert sorted(cluster.owned.values()) == [3, 3]
+
+
+async def test_poisoned_shard_interrupts_no_other_on_its_way_through_the_members() -> None:
+    async with open_cluster(1, 2, 3) as cluster:
+        await cluster.create(8)  # two members own three shards, and one owns two
+        (last,) = (member for member, owned in cluster.owned.items() if owned == 2)
+        name = next(name for name, member in cluster.led if member == last)
+        healthy = {led: token for led, token in cluster.led.items() if led[0] != name}
+        cluster.broken.add(name)
+        await cluster.members[last].leadership(name).resign("it fails")  # type: ignore[union-attr]
+
+        owners = set()
+        for _ in range(60):
+            await cluster.clock.advance(10_000)
+            owners.add(cluster.controller.partition(name).leader)  # type: ignore[union-attr]
+            assert healthy.items() <= cluster.led.items()
+
+        assert owners == {1, 2, 3}
+        cluster.broken.clear()
+        await cluster.clock.advance(120_000)
+        assert sorted(cluster.owned.values()) == [2, 3, 3]
+        assert healthy.items() <= cluster.led.items()
 
 
 async def test_shard_that_fails_at_two_members_is_owned_by_the_third() -> None:

@@ -40,6 +40,8 @@ class Shard(NamedTuple):
         epoch: the leader epoch: how often it has moved, about. Those that have moved least move first.
         resigned: members whose handlers have failed or have resigned before that, the latest first. They own it again
             when all others have tried.
+        fails: its handler has failed a short time ago, or does so now.
+        has_failed: it did so some minutes ago.
     """
 
     owner: int
@@ -47,6 +49,8 @@ class Shard(NamedTuple):
     barred: frozenset[int] = frozenset()
     epoch: int = 0
     resigned: tuple[int, ...] = ()
+    fails: bool = False
+    has_failed: bool = False
 
     def turn(self, member: int) -> int:
         """Sorts members: first those that have not resigned it, last the one that did so last."""
@@ -162,10 +166,11 @@ class _Layout:
                 able = [
                     index
                     for index, shard in enumerate(topic.shards)
-                    if self.owners[number][index] == before and after not in shard.barred
+                    if self.owners[number][index] == before and not shard.fails and after not in shard.barred
                 ]
                 if able:
-                    index = min(able, key=lambda index: topic.shards[index].epoch)
+                    # One that has failed is to be the only one that pays for it.
+                    index = min(able, key=lambda index: (not topic.shards[index].has_failed, topic.shards[index].epoch))
                     self.move(number, index, after)
                     return index
         return None
@@ -272,8 +277,18 @@ def even(topics: Sequence[Shards], *, limit: int) -> list[Handover]:
 
     First each topic by itself, and if that is done the sum of all topics, as far as the topics stay even: a member does
     not give and get at once. Shards whose owners are no members stay.
+
+    A shard that fails everywhere goes from member to member. It counts where the shares need it, whatever its owner is:
+    no other shard moves because of it.
     """
-    layout = _Layout(topics, [[shard.owner for shard in topic.shards] for topic in topics])
+    owners = [[NO_BROKER if shard.fails else shard.owner for shard in topic.shards] for topic in topics]
+    layout = _Layout(topics, owners)
+    for number, topic in enumerate(topics):
+        for position, shard in enumerate(topic.shards):
+            if shard.fails and topic.weights:
+                excess = layout.shares[number].excess
+                neediest = min(topic.weights, key=lambda member: layout.preference(number, member, excess(member)))
+                layout.move(number, position, neediest)
     moved: dict[tuple[int, int], None] = {}
     for of_all in (False, True):
         if of_all and moved:

@@ -69,11 +69,7 @@ def states_of(cluster: Cluster, rows: Rows) -> Any:
         states[held] = ShardState.WAITING
     handed = [row for name in cluster.handovers if (row := table.row(name)) != NO_ROW]
     states[np.isin(rows.index, handed)] = ShardState.HANDOVER
-    failing = {
-        (table.row(name), broker)
-        for name, broker, each in cluster.reported_replicas()
-        if each.status.is_failure or each.status is ReplicaStatus.RETRYING
-    }
+    failing = {(table.row(name), broker) for name, broker, each in cluster.reported_replicas() if each.fails}
     owners = zip(rows.index.tolist(), rows.leader.tolist(), strict=True)
     states[[owner in failing for owner in owners]] = ShardState.FAILING
     states[~cluster.live_brokers.registered[rows.leader] | (rows.state != PartitionState.ONLINE)] = ShardState.UNOWNED
@@ -213,7 +209,7 @@ def _remedies(cluster: Cluster, view: PartitionView) -> tuple[str, ...]:
     remedies: dict[str, None] = {}
     for id_ in cluster.brokers:
         report = cluster.replica_report(view.name, id_)
-        if report is None or not (report.status.is_failure or report.status is ReplicaStatus.RETRYING):
+        if report is None or not report.fails:
             continue
         if remedy := stuck_remedy(id_, report):
             remedies[remedy] = None

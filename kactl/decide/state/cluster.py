@@ -85,12 +85,21 @@ class Resigned(NamedTuple):
 
     Attributes:
         earlier: the brokers that have resigned it shortly before, the latest first.
+        requested: by the application, and not because its handler has failed.
     """
 
     broker: int
     broker_epoch: int
     until_ms: float
     earlier: tuple[int, ...] = ()
+    requested: bool = False
+
+
+class FailedShard(NamedTuple):
+    """The last owner of a shard with a handler that has failed, and when it was last known to fail (monotonic)."""
+
+    owner: int
+    last_ms: float
 
 
 # Deleted topics that are remembered: participants that were away meanwhile report soon after they are back.
@@ -148,6 +157,7 @@ class Cluster:
         self.resigned: dict[TopicPartition, Resigned] = {}
         self.standbys: dict[str, int] = {}  # of ownership topics: how many participants follow each partition
         self.handovers: dict[TopicPartition, HandoverInProgress] = {}
+        self.failed_shards: dict[TopicPartition, FailedShard] = {}
         self.reassigning: set[TopicPartition] = set()
         self.completed_moves = 0
         self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
@@ -417,12 +427,14 @@ class Cluster:
         self.deletion_ineligible[name] = (*others, blocker)
         return len(others) == len(before)
 
-    def resign(self, name: TopicPartition, broker: int, *, broker_epoch: int, until_ms: float) -> None:
+    def resign(
+        self, name: TopicPartition, broker: int, *, broker_epoch: int, until_ms: float, requested: bool = False
+    ) -> None:
         """Remember that a broker has resigned a leadership, and which ones did so before as long as that is known."""
         before = self.resigned.get(name)
         known = () if before is None else (before.broker, *before.earlier)
         earlier = tuple(other for other in known if other != broker)
-        self.resigned[name] = Resigned(broker, broker_epoch, until_ms, earlier)
+        self.resigned[name] = Resigned(broker, broker_epoch, until_ms, earlier, requested)
 
     def held_leaderships(self, now_ms: float) -> RowNumbers:
         """Returns the partitions that automatic balancing does not return to the replicas that resigned."""
@@ -473,6 +485,7 @@ class Cluster:
         self.without_id -= removed
         self.resigned = {name: held for name, held in self.resigned.items() if name.topic not in removed}
         self.handovers = {name: former for name, former in self.handovers.items() if name.topic not in removed}
+        self.failed_shards = {name: failed for name, failed in self.failed_shards.items() if name.topic not in removed}
         for name in removed:
             self.standbys.pop(name, None)
         self.lift_blockers(removed)

@@ -33,6 +33,11 @@ class ReplicaReport(NamedTuple):
     failures: int = 0
     next_ms: float | None = None
 
+    @property
+    def fails(self) -> bool:
+        """Whether the handler has failed, wherever it is called again."""
+        return self.status.is_failure or self.status is ReplicaStatus.RETRYING
+
 
 class ReplicaReports:
     """The reports of all brokers."""

@@ -141,6 +141,28 @@ def test_standby_that_has_failed_gets_the_shard_last() -> None:
     assert owners(placed(Shards({1: 1, 2: 1, 3: 1}, 1, (shard,)))) == [3]
 
 
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_no_shard_moves_because_of_one_that_fails(failing: int) -> None:
+    steady = [Shard(member) for member in (1, 1, 1, 2, 2, 2, 3)]
+
+    assert even([Shards({1: 1, 2: 1, 3: 1}, 0, (*steady, Shard(failing, fails=True)))], limit=5) == []
+
+
+def test_shares_are_evened_out_beside_shards_that_fail() -> None:
+    steady = [Shard(member) for member in (1, 1, 1, 1, 2, 2, 2, 2)]
+
+    moves = even([Shards({1: 1, 2: 1, 3: 1}, 0, (Shard(1, fails=True), *steady))], limit=5)
+
+    assert [move.owner for move in moves] == [3, 3]
+    assert all(move.shard > 0 for move in moves)
+
+
+def test_shard_that_has_failed_moves_before_others() -> None:
+    shards = (Shard(1), Shard(1), Shard(1, epoch=9, has_failed=True), Shard(2))
+
+    assert even([Shards({1: 1, 2: 1}, 0, shards)], limit=5) == [Handover(0, 2, 2)]
+
+
 def test_shard_that_no_member_can_serve_stays() -> None:
     shards = Shards({1: 1, 2: 1}, 0, (Shard(1, barred=frozenset({1, 2})),))
 
