@@ -77,7 +77,7 @@ async def test_kafka_listener_serves_both_families(host: str) -> None:
         reader, writer = await asyncio.open_connection(host, sockets.port)
         await until(lambda: listener.counters.connections == 1)
 
-        (slot,) = listener._admission._slots
+        ((slot,),) = listener._admission.owners.values()
         assert slot.address == host
 
         writer.close()

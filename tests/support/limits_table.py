@@ -190,7 +190,7 @@ def _kafka() -> Iterator[Limit]:
         "`kafka.max-connections`, `kafka.max-connections-per-ip`",
     )
     yield Limit("connections of one broker", str(admission.BROKER_CONNECTIONS_MAX), "the oldest count as a client's")
-    yield Limit("connections of one address in a second", str(admission.RATE_MAX_S), "not accepted")
+    yield Limit("connections of one address in a second", f"{admission.RATE_MAX_S:g}", "not accepted")
     yield Limit(
         "time between requests; of a response that is not read",
         f"{limits.idle_timeout_s:g} s; {limits.write_timeout_s:g} s",

@@ -422,8 +422,7 @@ class Connection:
 
     def _take_turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for a turn. Brokers, unidentified connections from their addresses, and others have separate queues."""
-        kind = "brokers" if self._is_broker else "candidates" if self._slot.is_candidate else "clients"
-        return self._shared.turns.take(kind)
+        return self._shared.turns.take(self._slot.kind)
 
     async def _identify(self, head: Head) -> None:
         """Treat the connection as a broker's while `identity` identifies it as one."""
@@ -442,7 +441,6 @@ class Connection:
             self._claim = claim
             shared.admission.identify(self._slot, claim.broker)
             self._share.move(shared.pools.brokers, claim.broker)
-            shared.counters.identified = shared.admission.identified_count
         elif shared.addresses.is_live(claim) and not self._is_reported:
             self._is_reported = True
             notice = PeerRejected(

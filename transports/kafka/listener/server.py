@@ -186,6 +186,7 @@ class KafkaListener:
             connections_max=self._connections_max(),
             broker_addresses=self._addresses,
             brokers=lambda: self._addresses.count,
+            counters=self.counters,
         )
         self.counters.reserved = lambda: {"client": self._pools.clients.held, "broker": self._pools.brokers.held}
         handlers: dict[int, Handler] = {
@@ -227,9 +228,6 @@ class KafkaListener:
         )
         self._configs = ConfigHandlers(controller.node_id)
         self._turn = itertools.count()
-        self._serving: set[asyncio.Task[None]] = set()
-        # Connections of tasks that have not begun. A task that is cancelled before it begins closes nothing itself.
-        self._accepted: dict[asyncio.Task[None], tuple[socket.socket, Slot]] = {}
         self._doors: list[FrontDoor] = []
         self._buffer = shared_buffer()
         self._tls_turns = TlsTurns()
@@ -277,11 +275,10 @@ class KafkaListener:
     ) -> None:
         for door in self._doors:
             door.close()
-        tasks = {*self._serving, self._looking}
-        for task in tasks:
-            task.cancel()
+        self._looking.cancel()
         with anyio.CancelScope(shield=True):
-            await asyncio.wait(tasks)
+            await asyncio.wait([self._looking])
+            await self._admission.close()
 
     def _connections_max(self) -> int:
         """Returns the configured number, or the one that the limit of open files allows."""
@@ -309,36 +306,23 @@ class KafkaListener:
             connection.close()
             self.counters.reject(rejected, host_and_port(host, address[1]))
             return False
-        self._count()
-        task = asyncio.get_running_loop().create_task(self._serve(name, connection, slot))
-        slot.close = task.cancel
-        self._serving.add(task)
-        self._accepted[task] = connection, slot
-        task.add_done_callback(self._served)
+        self._admission.run(slot, connection, self._serve(name, connection, slot))
         return True
-
-    def _served(self, task: asyncio.Task[None]) -> None:
-        self._serving.discard(task)
-        if task in self._accepted:
-            connection, slot = self._accepted.pop(task)
-            connection.close()
-            self._left(slot)
 
     async def _serve(self, name: str, accepted: socket.socket, slot: Slot) -> None:
         """Serve one connection to its end. Errors of the peer are logged and not raised.
 
-        Its slot is released when the task has ended and the descriptor is closed.
+        The slot of a linked one is released when the task has ended and the descriptor is closed.
         """
         peer = f"{slot.address} on {name}"
-        task = asyncio.current_task()
+        task = slot.task
         assert task is not None
-        del self._accepted[task]
         connection: Connection | None = None
         stream: Stream | None = None
 
         def on_lost() -> None:
             if task.done():
-                self._left(slot)
+                self._admission.leave(slot)
             elif connection is None or not connection.is_busy:
                 task.cancel()
 
@@ -349,7 +333,7 @@ class KafkaListener:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: encryption or made, accepted)
             if encryption is not None:
                 await encryption.handshake(LOGIN_TIMEOUT_S)
-            stream = made
+            stream, slot.is_linked = made, True
             address = stream.transport.get_extra_info("peername") or ("unknown", 0)
             peer = f"{host_and_port(slot.address, address[1])} on {name}"
             connection = self._connection(name, stream, slot, peer)
@@ -366,23 +350,12 @@ class KafkaListener:
             self.counters.rejected["error"] += 1
             log.exception("%s: the connection ended with an internal error", peer)
         finally:
-            if stream is None:
-                accepted.close()
-                self._left(slot)
-            elif stream.is_lost:
-                self._left(slot)
-            elif slot.is_evicted:
+            if stream is not None and stream.is_lost:
+                self._admission.leave(slot)
+            elif stream is not None and slot.is_evicted:
                 stream.abort()
-            else:
+            elif stream is not None:
                 stream.close(abort_s=self._limits.write_timeout_s)
-
-    def _left(self, slot: Slot) -> None:
-        self._admission.leave(slot)
-        self._count()
-
-    def _count(self) -> None:
-        self.counters.connections = self._admission.count
-        self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
         login = login_of(self._security(name), slot.address, stream)
