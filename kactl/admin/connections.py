@@ -26,11 +26,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from kactl.runtime import forks
+from kactl.runtime.addresses import group_of
 from kactl.runtime.error_id import log_error
 from kactl.runtime.logs import logger
+from kactl.runtime.places import Place
 
 from . import limits
-from .gate import Gate, State
+from .gate import RANKS, Gate, State
 
 log = logger(__name__)
 
@@ -38,7 +40,7 @@ log = logger(__name__)
 _KIND_OF_STATE: Final = {State.ANSWERING: "unanswered", State.FRESH: "head"}
 
 
-class Connection(web.RequestHandler):
+class Connection(web.RequestHandler, Place):
     """One connection: aiohttp's protocol with timeouts.
 
     Args:
@@ -49,12 +51,10 @@ class Connection(web.RequestHandler):
 
     Attributes:
         probes_only: the connection was admitted as one of those reserved for probes.
-        opening: the task of its handshake.
         descriptor: of its accepted socket.
     """
 
     __slots__ = (
-        "__weakref__",
         "_cut",
         "_gate",
         "_head_bytes",
@@ -63,7 +63,6 @@ class Connection(web.RequestHandler):
         "_state",
         "_timer",
         "descriptor",
-        "opening",
         "peer",
         "probes_only",
         "uid",
@@ -92,7 +91,7 @@ class Connection(web.RequestHandler):
         )
         self.probes_only = False
         self.uid = uid
-        self.opening: asyncio.Task[None] | None = None
+        self.owner = group_of(peer)
         self.descriptor = -1
         self._gate = gate
         self._problem = problem
@@ -135,7 +134,7 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
-        self._gate.remove(self)
+        self._gate.leave(self)
         super().connection_lost(exc)
 
     # -- called by aiohttp's loop
@@ -216,6 +215,9 @@ class Connection(web.RequestHandler):
         """Close the connection between two requests, which is the normal end of one that is kept alive."""
         self._abort()
 
+    def make_way(self) -> None:
+        self.cut("replaced", "was cut to make room for another connection")
+
     def cut(self, kind: str, reason: str) -> None:
         """Abort the connection; data in transit is lost."""
         self._gate.refuse(kind, self.peer, reason)
@@ -224,17 +226,17 @@ class Connection(web.RequestHandler):
     def _abort(self) -> None:
         self._cut = True
         self._stop_timer()
-        self._gate.remove(self)
+        self._gate.leave(self)
         if self.transport is not None:
             self.transport.abort()
-        elif self.opening is not None:
-            self.opening.cancel()
+        elif self.task is not None:
+            self.task.cancel()
 
     def _enter(self, state: State, timeout_s: float | None) -> None:
         if self._cut or self.transport is None:
             return
         self._state = state
-        self._gate.moved(self, state)
+        self._gate.set_rank(self, RANKS.get(state))
         self._stop_timer()
         if timeout_s is not None:
             unsent = self.transport.get_write_buffer_size()
@@ -259,7 +261,7 @@ class Connection(web.RequestHandler):
         if self._state is State.FRESH and not self._cut:
             # The timeout is not changed.
             self._state = State.HEAD
-            self._gate.moved(self, State.HEAD)
+            self._gate.set_rank(self, RANKS[State.HEAD])
 
     def _check_head(self) -> None:
         if self._state in (State.FRESH, State.HEAD):

@@ -5,12 +5,13 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kactl.runtime.addresses import group_of, is_loopback
+from kactl.runtime.addresses import is_loopback
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
+from kactl.runtime.places import Places
 from kactl.telemetry.metrics import Reading
 
 from . import limits
@@ -47,20 +48,18 @@ class State(enum.Enum):
     STREAMING = "streaming"
 
 
-# The client must act next; such a connection may be replaced.
-_WAITING: Final = frozenset({State.HEAD, State.BODY, State.IDLE})
+# The ranks of `Places`. In the first the client has to send, and in the last to read.
+_SENDING, _FRESH, _READING = range(3)
+RANKS: Final = {
+    State.HEAD: _SENDING,
+    State.BODY: _SENDING,
+    State.IDLE: _SENDING,
+    State.FRESH: _FRESH,
+    State.UNREAD: _READING,
+}
 
 
-class Room(enum.Enum):
-    """Result of an attempt to make room for a connection."""
-
-    YES = "yes"
-    PROBES = "probes"
-    LATER = "later"
-    NO = "no"
-
-
-class Gate:
+class Gate(Places["Connection"]):
     """All connections of one server.
 
     Attributes:
@@ -68,106 +67,57 @@ class Gate:
     """
 
     def __init__(self, capacity: Capacity, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("the admin API", now_s)
         self.capacity = capacity
         self.refused: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
-        self._open: set[Connection] = set()
-        # By `group_of` their addresses.
-        self._of_peer: Counter[str] = Counter()
-        # Time of acceptance; in order of acceptance.
-        self._fresh: dict[Connection, float] = {}
-        # In the order in which they began to wait.
-        self._waiting: dict[Connection, None] = {}
-        self._unread: dict[Connection, None] = {}
-        self._now_s = now_s
         self._conditions = Conditions(log, lambda: now_s() * 1000, ends_alone=True)
 
-    def __len__(self) -> int:
-        return len(self._open)
+    def decides(self) -> bool:
+        """Returns whether the next connection can be decided about now. Otherwise heads may be about to arrive."""
+        has_room = len(self) < self.capacity.connections or next(self.replaceable(), None) is not None
+        return has_room or next(self.waiting(_FRESH), None) is None
 
-    @property
-    def has_fresh(self) -> bool:
-        """Whether connections exist whose heads may be about to arrive."""
-        return bool(self._fresh)
+    def admit(self, connection: "Connection") -> bool:
+        """Register an accepted connection, and make room for it. Returns False if there is none."""
+        if connection.uid is None and not self._room_of(connection):
+            self.refuse("address", connection.peer, "refused: it has as many connections as one address may have")
+            return False
+        if len(self) >= self.capacity.connections and not self.make_room(1):
+            if len(self) >= self.capacity.connections + self.capacity.probes:
+                reason = f"refused: {len(self)} connections are open, and all are at work"
+                self.refuse("full", connection.peer, reason)
+                return False
+            connection.probes_only = True
+        self.enter(connection, _FRESH)
+        return True
 
-    def room(self) -> Room:
-        """Make room for a connection, if possible."""
-        if len(self._open) < self.capacity.connections or self.replace_one():
-            return Room.YES
-        if self.has_fresh:
-            return Room.LATER
-        return Room.PROBES if len(self._open) < self.capacity.connections + self.capacity.probes else Room.NO
-
-    def room_of(self, peer: str) -> bool:
+    def _room_of(self, connection: "Connection") -> bool:
         """Returns whether an address may have another connection. Those of this machine may have any number.
 
         Many clients may share an address: at its limit, the connection that is idle for longest is closed.
         """
-        group = group_of(peer)
-        if self._of_peer[group] < limits.CONNECTIONS_PER_ADDRESS_MAX or is_loopback(peer):
+        if len(self.of(connection.owner)) < limits.CONNECTIONS_PER_ADDRESS_MAX or is_loopback(connection.peer):
             return True
-        idle = next((each for each in self._waiting if each.is_idle and group_of(each.peer) == group), None)
+        waiting = self.waiting(_SENDING)
+        idle = next((each for each in waiting if each.is_idle and each.owner == connection.owner), None)
         if idle is not None:
             idle.close_idle()
         return idle is not None
 
-    def admit(self, connection: "Connection") -> None:
-        """Register an accepted connection."""
-        self._open.add(connection)
-        self._of_peer[group_of(connection.peer)] += 1
-        self._fresh[connection] = self._now_s()
+    def replaceable(self) -> "Iterator[Connection]":
+        """Yields connections that wait for their clients.
 
-    def make_room(self, count: int) -> int:
-        """Cut up to `count` connections that wait. Returns the number."""
-        return sum(self.replace_one() for _ in range(count))
-
-    def replace_one(self) -> bool:
-        """Cut the connection that has waited longest for its client. Returns whether there was one."""
-        oldest = next(iter(self._waiting), None) or self._silent() or next(iter(self._unread), None)
-        if oldest is None:
-            return False
-        oldest.cut("replaced", "was cut to make room for another connection")
-        return True
-
-    def _silent(self) -> "Connection | None":
-        """Returns the oldest fresh connection that is due and has received nothing.
-
-        A head that has arrived counts, even if this process was too busy to read it.
+        A fresh one is among them once it is due and has received nothing. A head that has arrived counts, even if this
+        process was too busy to read it.
         """
-        now_s = self._now_s()
-        due = itertools.takewhile(lambda item: now_s - item[1] >= limits.FRESH_S, self._fresh.items())
-        return next((connection for connection, _ in due if not connection.has_received), None)
+        fresh = self.waiting(_FRESH, grace_s=limits.FRESH_S)
+        silent = (connection for connection in fresh if not connection.has_received)
+        return itertools.chain(self.waiting(_SENDING), silent, self.waiting(_READING))
 
     def close_idle(self, is_concerned: Callable[["Connection"], bool]) -> None:
         """Close connections that are kept alive between two requests."""
-        for connection in [each for each in self._waiting if each.is_idle and is_concerned(each)]:
+        for connection in [each for each in self.waiting(_SENDING) if each.is_idle and is_concerned(each)]:
             connection.close_idle()
-
-    def moved(self, connection: "Connection", state: State) -> None:
-        """Record that a connection has entered a state."""
-        if connection not in self._open:
-            return
-        if state is not State.FRESH:
-            self._fresh.pop(connection, None)
-        if state not in _WAITING:
-            self._waiting.pop(connection, None)
-        else:
-            self._waiting.setdefault(connection)
-        if state is State.UNREAD:
-            self._unread.setdefault(connection)
-        else:
-            self._unread.pop(connection, None)
-
-    def remove(self, connection: "Connection") -> None:
-        """Remove a connection that has ended or is about to end."""
-        if connection in self._open:
-            self._open.remove(connection)
-            group = group_of(connection.peer)
-            self._of_peer[group] -= 1
-            if not self._of_peer[group]:
-                del self._of_peer[group]
-        self._fresh.pop(connection, None)
-        self._waiting.pop(connection, None)
-        self._unread.pop(connection, None)
 
     def refuse(self, kind: str, peer: str, reason: str) -> None:
         """Count and log a rejected connection."""
@@ -187,6 +137,6 @@ class Gate:
             return [(count, {"error.type": kind}) for kind, count in self.refused.items()]
 
         return {
-            "kactl.api.connections": lambda: [(len(self._open), {})],
+            "kactl.api.connections": lambda: [(len(self), {})],
             "kactl.api.refused.count": refused,
         }

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
@@ -19,6 +19,8 @@ from kactl.admin import limits, mounting
 from kactl.admin.gate import Gate
 from kactl.admin.limits import Capacity, capacity
 from kactl.model.errors import BadConfig
+from kactl.runtime.addresses import group_of
+from kactl.runtime.places import Place
 from tests.admin.conftest import Served, served
 from tests.support.api_access import opened
 from tests.support.fork_server import Program
@@ -204,6 +206,18 @@ async def test_waiting_connection_is_replaced_by_a_probe(content: bytes | str) -
 
 
 @pytest.mark.anyio
+async def test_one_connection_replaces_one() -> None:
+    idle = "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    async with served(capacity=Capacity(connections=8, probes=2)) as server, crowd(server, 8, idle) as readers:
+        for reader in readers:
+            await reader.readuntil(b"\r\n\r\n")
+
+        metrics = (await server.get("/metrics")).body
+
+        assert b'kactl_api_refused_count_total{error_type="replaced"} 1.0' in metrics
+
+
+@pytest.mark.anyio
 async def test_arrived_head_is_answered_however_late_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FRESH_S", 0)
     async with served(capacity=Capacity(connections=2, probes=2)) as server:
@@ -275,23 +289,26 @@ async def test_clients_of_one_address_take_turns_at_its_limit(server: Served, mo
                 await reader.readuntil(b"\r\n\r\n")
 
 
-class OfPeer(NamedTuple):
+class OfPeer(Place):
     """The part of a connection that its place depends on."""
 
-    peer: str
+    uid = None
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.owner = group_of(peer)
 
 
 def test_addresses_of_one_network_share_the_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONNECTIONS_PER_ADDRESS_MAX", 2)
     gate = Gate(Capacity())
-    connections: list[Any] = [OfPeer(f"2001:db8::{number}") for number in (1, 2)]
-    for connection in connections:
-        gate.admit(connection)
+    first, *others = [OfPeer(f"2001:db8::{number}") for number in range(1, 5)]
 
-    assert not gate.room_of("2001:db8::3")
-    assert gate.room_of("2001:db8:0:1::3")
-    gate.remove(connections[0])
-    assert gate.room_of("2001:db8::3")
+    assert gate.admit(cast(Any, first))
+    assert [gate.admit(cast(Any, other)) for other in others] == [True, False, False]
+    assert gate.admit(cast(Any, OfPeer("2001:db8:0:1::3")))
+    gate.leave(cast(Any, first))
+    assert gate.admit(cast(Any, OfPeer("2001:db8::3")))
 
 
 @pytest.mark.anyio
