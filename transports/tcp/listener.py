@@ -23,7 +23,6 @@ from kactl.runtime.front_door import BACKLOG, FrontDoor
 from kactl.runtime.listening import listen_on
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import is_numeric, resolve
-from kactl.runtime.tasks import Tasks
 from kactl.security.tls.encryption import PIECE, Encryption
 from kactl.security.tls.tls_turns import TlsTurns
 from kactl.transports.tcp import wire
@@ -73,7 +72,6 @@ class Listener:
         self._accepted = accepted
         self._refused = refused
         self._door: FrontDoor | None = None
-        self._tasks = Tasks(f"the listener on {address}")
         self._strangers = Strangers(limits)
         self._conditions = Conditions(log, ends_alone=True)
         self._buffer = memoryview(bytearray(PIECE))
@@ -113,20 +111,17 @@ class Listener:
         """Stop listening, and close the connections without a complete handshake."""
         if self._door is not None:
             self._door.close()
-        await self._tasks.close()
+        await self._strangers.close()
 
     def _take(self, accepted: socket.socket, peer: tuple[str, int]) -> bool:
         host = plain_address(str(peer[0]))
-        stranger, displaced = self._strangers.admit(host)
-        if displaced is not None:
-            displaced.cancel(_TOO_MANY)
+        stranger = self._strangers.admit(host)
         if stranger is None:
             self._failed(host, "too many", _TOO_MANY)
             self._refused(host, None, _TOO_MANY)
             accepted.close()
             return False
-        task = self._tasks.spawn(self._serve(accepted, stranger, host, peer[1]))
-        self._strangers.began(stranger, task, accepted)
+        self._strangers.run(stranger, accepted, self._serve(accepted, stranger, host, peer[1]))
         return True
 
     async def _serve(self, accepted: socket.socket, stranger: Stranger, host: str, port: int) -> None:
@@ -135,7 +130,7 @@ class Listener:
         try:
             async with asyncio.timeout(limit_s) as limit:
                 await _readable(accepted, stranger.spoke)
-                async with self._strangers.place(stranger):
+                async with self._strangers.turn(stranger):
                     # The wait for a place is not the peer's fault. It has the same limit: the peer waits no longer.
                     limit.reschedule(asyncio.get_running_loop().time() + limit_s)
                     self._check_protocol(accepted)
@@ -166,6 +161,8 @@ class Listener:
             self._metrics.handshake_failed("error")
             _give_up(link, "its handshake failed unexpectedly")
             raise
+        finally:
+            self._strangers.leave(stranger)
 
     def _check_protocol(self, accepted: socket.socket) -> None:
         """Look at the first bytes of a connection without reading them.

@@ -10,12 +10,12 @@ completes none. Each state has a time limit, after which a place or the room of 
 
 import asyncio
 import contextlib
-import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from kactl.runtime.addresses import group_of
+from kactl.runtime.places import Owner, Place, Places
 
 from .limits import Limits
 
@@ -25,79 +25,62 @@ _KNOWN_MAX: Final = 4_096
 _FRESH_S: Final = 1.0
 
 
-class Stranger:
-    """A connection without a complete handshake.
+class Stranger(Place):
+    """A connection without a complete handshake. Its owner is its address.
 
     Attributes:
-        group: `group_of` its host, the unit that counts as an address.
         spoke: set once something can be read.
-        is_linked: whether a link owns the socket.
     """
 
-    def __init__(self, host: str, now_s: float) -> None:
-        self.group = group_of(host)
+    def __init__(self, host: str) -> None:
+        self.owner = group_of(host)
         self.spoke = asyncio.Event()
-        self.since_s = now_s
-        self.is_linked = False
 
 
-class Strangers:
+class Strangers(Places[Stranger]):
     """All strangers of one listener, each with its task."""
 
     def __init__(self, limits: Limits) -> None:
+        super().__init__("the network")
         self._limits = limits
-        self._loop = asyncio.get_running_loop()
-        self._tasks: dict[Stranger, asyncio.Task[None]] = {}  # the oldest first
         # Addresses that have completed a handshake, the latest one last.
-        self._known: dict[str, None] = {}
-        self._running: Counter[str] = Counter()  # handshakes, by address
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}  # the newest last
+        self._known: dict[Owner, None] = {}
+        self._running: Counter[Owner] = Counter()  # handshakes, by address
+        self._waiting: dict[Owner, dict[asyncio.Future[None], None]] = {}  # the newest last
 
-    def admit(self, host: str) -> tuple[Stranger | None, "asyncio.Task[None] | None"]:
-        """Returns the stranger of a new connection, and the task of the one that it displaces.
+    def admit(self, host: str) -> Stranger | None:
+        """Returns the stranger of a new connection, for which another one may be closed.
 
-        There is no stranger if the new connection is the one to close. The room is shared by addresses: one that has
+        There is none if the new connection is the one to close. The room is shared by addresses: one that has
         more than its places gives way first, then one without a complete handshake, then the one with the most
         strangers.
         """
-        newcomer = Stranger(host, self._loop.time())
-        if len(self._tasks) < self._limits.strangers:
-            return newcomer, None
-        sizes = Counter(stranger.group for stranger in (*self._tasks, newcomer))
-        places = self._limits.strangers_per_address
-        group = max(
-            sizes, key=lambda name: (sizes[name] > places, name not in self._known, sizes[name], name == newcomer.group)
-        )
-        # The oldest one that sends nothing, or else the newest one, whose handshake would be completed last.
-        own = [stranger for stranger in self._tasks if stranger.group == group]
-        late_s = newcomer.since_s - _FRESH_S
-        silent = (stranger for stranger in own if stranger.since_s <= late_s and not stranger.spoke.is_set())
-        displaced = next(silent, newcomer if group == newcomer.group else own[-1])
-        return (None, None) if displaced is newcomer else (newcomer, self._tasks.pop(displaced))
+        newcomer = Stranger(host)
+        if len(self) >= self._limits.strangers:
+            sizes = Counter({owner: len(own) for owner, own in self.owners.items()})
+            sizes[newcomer.owner] += 1
+            places = self._limits.strangers_per_address
+            owner = max(
+                sizes,
+                key=lambda name: (sizes[name] > places, name not in self._known, sizes[name], name == newcomer.owner),
+            )
+            # The oldest one that sends nothing, or else the newest one, whose handshake would be completed last.
+            newest = newcomer if owner == newcomer.owner else list(self.of(owner))[-1]
+            displaced = next((stranger for stranger in self.replaceable() if stranger.owner == owner), newest)
+            if displaced is newcomer:
+                return None
+            self.replace(displaced)
+        self.enter(newcomer, 0)
+        return newcomer
 
-    def make_room(self, count: int) -> int:
-        """Close up to `count` strangers that have sent nothing for a moment. Returns the number."""
-        late_s = self._loop.time() - _FRESH_S
-        silent = [each for each in self._tasks if each.since_s <= late_s and not each.spoke.is_set()][:count]
-        for stranger in silent:
-            self._tasks.pop(stranger).cancel("no file descriptor is left")
-        return len(silent)
-
-    def began(self, stranger: Stranger, task: "asyncio.Task[None]", accepted: socket.socket) -> None:
-        """Count a stranger until the end of its task, which may be cancelled before its first step."""
-
-        def ended(_: "asyncio.Task[None]") -> None:
-            self._tasks.pop(stranger, None)
-            if not stranger.is_linked:
-                accepted.close()
-
-        self._tasks[stranger] = task
-        task.add_done_callback(ended)
+    def replaceable(self) -> Iterator[Stranger]:
+        """Yields strangers that have sent nothing for a moment."""
+        return (stranger for stranger in self.waiting(grace_s=_FRESH_S) if not stranger.spoke.is_set())
 
     @contextlib.asynccontextmanager
-    async def place(self, stranger: Stranger) -> AsyncIterator[None]:
+    async def turn(self, stranger: Stranger) -> AsyncIterator[None]:
         """Wait for a place for a handshake, and hold it. The address counts as known if the block succeeds."""
-        turn, group = self._loop.create_future(), stranger.group
+        turn, group = asyncio.get_running_loop().create_future(), stranger.owner
         self._waiting.setdefault(group, {})[turn] = None
         self._give_places()
         try:
@@ -131,7 +114,7 @@ class Strangers:
         for group in [group for group, turns in self._waiting.items() if not turns]:
             del self._waiting[group]
 
-    def _remember(self, group: str) -> None:
+    def _remember(self, group: Owner) -> None:
         self._known.pop(group, None)
         self._known[group] = None
         if len(self._known) > _KNOWN_MAX:

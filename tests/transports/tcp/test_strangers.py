@@ -61,13 +61,13 @@ async def test_handshake_is_bounded_in_time(data: bytes) -> None:
 
 async def test_silent_connection_is_closed_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strangers, "_FRESH_S", 0.0)
-    accepted, began = anyio.Event(), strangers.Strangers.began
+    accepted, run = anyio.Event(), strangers.Strangers.run
 
     def noted(*arguments: Any) -> None:
-        began(*arguments)
+        run(*arguments)
         accepted.set()
 
-    monkeypatch.setattr(strangers.Strangers, "began", noted)
+    monkeypatch.setattr(strangers.Strangers, "run", noted)
     async with controller(Limits(handshake_ms=FOREVER_MS)) as address, raw_client(address) as silent:
         await accepted.wait()
         host, port = address.rsplit(":", 1)
@@ -204,9 +204,9 @@ async def test_newest_connection_of_an_address_gets_the_next_place() -> None:
     end = asyncio.Event()
 
     async def hold(number: int) -> None:
-        stranger, _ = room.admit("192.0.2.1")
+        stranger = room.admit("192.0.2.1")
         assert stranger is not None
-        async with room.place(stranger):
+        async with room.turn(stranger):
             order.append(number)
             await end.wait()
 
@@ -224,9 +224,9 @@ async def test_cancelled_wait_for_a_place_frees_it() -> None:
     end, held = asyncio.Event(), list[str]()
 
     async def hold(host: str) -> None:
-        stranger, _ = room.admit(host)
+        stranger = room.admit(host)
         assert stranger is not None
-        async with room.place(stranger):
+        async with room.turn(stranger):
             held.append(host)
             await end.wait()
 
