@@ -1,12 +1,9 @@
-"""Server of the admin API as a process of its own: `small_server LOOP [FREE [PORT]]`. It prints its URL.
+"""Server of the admin API as a process of its own: `small_server LOOP [PORT]`. It prints its URL.
 
-LOOP is `asyncio` or `uvloop`. The process may open FREE more files, as if something else in it had taken the others;
-"-" does not limit them. PORT is that of an address for probes alone.
+LOOP is `asyncio` or `uvloop`. PORT is that of an address for probes alone.
 """
 
 import logging
-import os
-import resource
 import sys
 
 import anyio
@@ -15,13 +12,8 @@ from kactl.runtime.logs import LineFormatter
 from tests.admin.conftest import served
 
 
-async def main(*given: str) -> None:
-    free = given[0] if given else "-"
-    port = given[1] if len(given) > 1 else ""
-    async with served(settings={"api.probe-listen": f"127.0.0.1:{port}"} if port else None) as server:
-        if free != "-":
-            used, most = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(free), most))
+async def main(*port: str) -> None:
+    async with served(settings={"api.probe-listen": f"127.0.0.1:{port[0]}"} if port else None) as server:
         print(server.url, flush=True)
         await anyio.sleep_forever()
 

@@ -384,23 +384,6 @@ def _readyz(where: SplitResult) -> int:
                     raise
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_probe_is_answered_when_the_process_has_no_descriptor_left(loop: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with _process(loop, log, "10") as url, contextlib.ExitStack() as stack:
-        where = urlsplit(url)
-        for _ in range(40):
-            sockets = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S))
-            sockets.sendall(HALF_HEAD)
-
-        statuses = [_readyz(where) for _ in range(10)]
-
-    assert statuses == [200] * 10
-    assert "Traceback" not in log.read_text()
-    assert "replaced" in log.read_text()
-
-
 def _is_open(connection: socket.socket) -> bool:
     """Returns whether the server has left a silent connection open; closes it otherwise."""
     with contextlib.suppress(OSError):
@@ -468,7 +451,7 @@ FLOOD_S = 300
 def test_probes_are_answered_in_a_flood_of_new_connections(loop: str, tmp_path: Path, free_tcp_port: int) -> None:
     """At both addresses, from the beginning to the end of the flood; the controller stays the leader."""
     log = tmp_path / "log"
-    with _process(loop, log, "-", str(free_tcp_port)) as url:
+    with _process(loop, log, str(free_tcp_port)) as url:
         where = urlsplit(url)
         flood = Program("tests.admin.connection_flood", [str(where.port), str(FLOOD), str(FLOOD_OPEN)], IMPORTS)
         statuses: list[int] = []

@@ -1,11 +1,8 @@
 """Connections without a complete handshake: crowds behind one address complete theirs, and floods do not prevent it."""
 
 import asyncio
-import contextlib
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +12,6 @@ from kactl.testing.contracts.link_support import ContractOffice, ContractPort, m
 from kactl.transports.tcp import strangers
 from kactl.transports.tcp.limits import Limits
 from kactl.transports.tcp.network import TcpNetwork
-from tests.support.descriptors import no_descriptor_left
 
 from .support import RawClient, hello_of, raw_client
 
@@ -57,24 +53,6 @@ async def test_handshake_is_bounded_in_time(data: bytes) -> None:
         await client.write(data)
 
         await client.ended()
-
-
-async def test_silent_connection_is_closed_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "_FRESH_S", 0.0)
-    accepted, run = anyio.Event(), strangers.Strangers.run
-
-    def noted(*arguments: Any) -> None:
-        run(*arguments)
-        accepted.set()
-
-    monkeypatch.setattr(strangers.Strangers, "run", noted)
-    async with controller(Limits(handshake_ms=FOREVER_MS)) as address, raw_client(address) as silent:
-        await accepted.wait()
-        host, port = address.rsplit(":", 1)
-        with contextlib.closing(socket.socket()) as newcomer, no_descriptor_left():
-            newcomer.connect((host, int(port)))
-
-            await silent.ended()
 
 
 async def test_crowd_of_one_address_waits_for_places_and_completes() -> None:
