@@ -98,8 +98,8 @@ class Gate(Places["Connection"]):
         """
         if len(self.of(connection.owner)) < limits.CONNECTIONS_PER_ADDRESS_MAX or is_loopback(connection.peer):
             return True
-        waiting = self.waiting(_SENDING)
-        idle = next((each for each in waiting if each.is_idle and each.owner == connection.owner), None)
+        own = (each for each in self.of(connection.owner) if each.is_idle)
+        idle = min(own, key=lambda each: each.since_s, default=None)
         if idle is not None:
             idle.close_idle()
         return idle is not None

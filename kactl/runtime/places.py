@@ -12,7 +12,7 @@ import itertools
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, KeysView, Mapping
 from typing import Any, Generic, TypeVar
 
 from .tasks import Tasks
@@ -72,9 +72,9 @@ class Places(Generic[P]):
     def owners(self) -> Mapping[Owner, Collection[P]]:
         return self._owners
 
-    def of(self, owner: Owner) -> Collection[P]:
+    def of(self, owner: Owner) -> KeysView[P]:
         """Returns the connections of an owner, the oldest first."""
-        return self._owners.get(owner, ())
+        return self._owners.get(owner, {}).keys()
 
     def waiting(self, *ranks: int, grace_s: float = 0.0) -> Iterator[P]:
         """Yields the connections that have waited for that long, in the order in which they make way.
@@ -85,6 +85,12 @@ class Places(Generic[P]):
         before_s = self.now_s() - grace_s
         for rank in ranks or sorted(self._ranks):
             yield from itertools.takewhile(lambda place: place.since_s <= before_s, self._ranks[rank])
+
+    def first_of(self, owner: Owner, *ranks: int, grace_s: float = 0.0) -> P | None:
+        """Returns the connection of an owner that makes way first. It looks at the owner's own ones only."""
+        before_s = self.now_s() - grace_s
+        own = (place for place in self.of(owner) if place.rank in ranks and place.since_s <= before_s)
+        return min(own, key=lambda place: (place.rank, place.since_s), default=None)
 
     def replaceable(self) -> Iterator[P]:
         """Yields the connections that make way if there is no file descriptor left, in this order."""

@@ -293,6 +293,7 @@ class OfPeer(Place):
     """The part of a connection that its place depends on."""
 
     uid = None
+    is_idle = False
 
     def __init__(self, peer: str) -> None:
         self.peer = peer

@@ -59,6 +59,20 @@ def test_connection_does_not_make_way_at_once() -> None:
     assert [*server.waiting(grace_s=1.0)] == [old]
 
 
+def test_owner_replaces_its_own_connections_by_rank_and_wait() -> None:
+    server = Server()
+    late, old, working, fresh = (Connection() for _ in range(4))
+    server.enter(Connection("192.0.2.2"), 0)
+    for connection, rank in ((late, 1), (working, None), (old, 0)):
+        server.enter(connection, rank)
+    server.time_s = 1.0
+    server.enter(fresh, 0)
+
+    assert server.first_of("192.0.2.1", 0, 1, grace_s=1.0) is old
+    assert server.first_of("192.0.2.1", 1, grace_s=1.0) is late
+    assert server.first_of("192.0.2.3", 0, 1) is None
+
+
 def test_connection_counts_for_its_owner_until_it_leaves() -> None:
     server = Server()
     one, other = Connection(), Connection()

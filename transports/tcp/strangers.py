@@ -65,8 +65,8 @@ class Strangers(Places[Stranger]):
                 key=lambda name: (sizes[name] > places, name not in self._known, sizes[name], name == newcomer.owner),
             )
             # The oldest one that sends nothing, or else the newest one, whose handshake would be completed last.
-            newest = newcomer if owner == newcomer.owner else list(self.of(owner))[-1]
-            displaced = next((stranger for stranger in self.replaceable() if stranger.owner == owner), newest)
+            newest = newcomer if owner == newcomer.owner else [*self.of(owner)][-1]
+            displaced = next(filter(self._is_silent, self.of(owner)), newest)
             if displaced is newcomer:
                 return None
             self.replace(displaced)
@@ -75,7 +75,10 @@ class Strangers(Places[Stranger]):
 
     def replaceable(self) -> Iterator[Stranger]:
         """Yields strangers that have sent nothing for a moment."""
-        return (stranger for stranger in self.waiting(grace_s=_FRESH_S) if not stranger.spoke.is_set())
+        return filter(self._is_silent, self.waiting())
+
+    def _is_silent(self, stranger: Stranger) -> bool:
+        return not stranger.spoke.is_set() and stranger.since_s <= self.now_s() - _FRESH_S
 
     @contextlib.asynccontextmanager
     async def turn(self, stranger: Stranger) -> AsyncIterator[None]:

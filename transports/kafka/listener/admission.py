@@ -13,10 +13,9 @@ youngest. An identified connection, or one with a request in progress, is never 
 broker's have a rate limit for new connections.
 """
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from typing import Final
 
 from kactl.runtime.addresses import group_of
@@ -180,12 +179,11 @@ class Admission(Places[Slot]):
         self._counters.identified = self._kinds["brokers"]
 
     def _admit_candidate(self, slot: Slot) -> None:
-        own = (each for each in self.of(slot.owner) if not each.is_serving)
+        own = next((each for each in self.of(slot.owner) if not each.is_serving), None)
         if len(self.of(slot.owner)) >= self._candidates_max:
-            self._replace_one(own, self._full_of(slot.group, self._candidates_max))
+            self._replace(own, self._full_of(slot.group, self._candidates_max))
         elif len(self) >= self._max:
-            victims = itertools.chain(self.waiting(*_CLIENTS), own, self.waiting(*_CANDIDATES))
-            self._replace_one(victims, self._full())
+            self._replace(next(self.waiting(*_CLIENTS), own) or next(self.waiting(*_CANDIDATES), None), self._full())
 
     def _admit_client(self, slot: Slot) -> None:
         group, limit = slot.group, self._overrides.get(slot.group, self._per_address_max)
@@ -196,16 +194,14 @@ class Admission(Places[Slot]):
                 f"{group} opens more than {_rate_s(limit):g} connections a second: keep connections open, or raise "
                 "kafka.max-connections-per-ip",
             )
-        victims = self.waiting(*_CLIENTS, grace_s=GRACE_S)
         if len(self.of(group)) >= limit:
-            self._replace_one((each for each in victims if each.owner == group), self._full_of(group, limit))
+            self._replace(self.first_of(group, *_CLIENTS, grace_s=GRACE_S), self._full_of(group, limit))
         elif self._kinds["clients"] >= self._max - self.reserved:
-            self._replace_one(victims, self._full())
+            self._replace(next(self.waiting(*_CLIENTS, grace_s=GRACE_S), None), self._full())
         elif len(self) >= self._max:
             raise self._full()
 
-    def _replace_one(self, victims: Iterator[Slot], full: PeerRejected) -> None:
-        victim = next(victims, None)
+    def _replace(self, victim: Slot | None, full: PeerRejected) -> None:
         if victim is None:
             raise full
         self.replace(victim)
