@@ -4,7 +4,6 @@ The numbers of the records have no gaps, also across restarts of the server, so 
 write that fails leaves nothing: the next one begins where it began.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,26 +11,19 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kactl.model.errors import BadConfig
-from kactl.runtime.logs import logger
-from kactl.runtime.private_files import drop_group, is_at, make_folder
+from kactl.runtime.private_files import make_folder
+from kactl.runtime.rotating_file import RotatingFile
 
 from .schema import AuditRecord
 
-log = logger(__name__)
-
 KEY: Final = "audit.folder"
 NAME: Final = "audit.log"
-_MODE: Final = 0o600
 # Longer than any record.
 _TAIL_BYTES: Final = 1 << 20
 
 
-class AuditFile:
-    """The files of one folder. Its methods block; no other process may write there.
-
-    Args:
-        bytes_max: a file larger than this is rotated.
-        count_max: number of files, including the newest; at least 1.
+class AuditFile(RotatingFile):
+    """The files of one folder. See `RotatingFile`.
 
     Raises:
         BadConfig: the folder cannot be used, or its newest file does not end with a record.
@@ -41,85 +33,18 @@ class AuditFile:
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, count_max: int) -> None:
-        self._folder = folder = folder.absolute()  # the working directory may change
+        folder = folder.absolute()
         make_folder(folder, KEY)
-        self._bytes_max = bytes_max
-        self._count_max = count_max
-        self._is_stuck = False  # the last rotation has failed
         try:
             self.last_seq = _last_seq(folder)
-            self._descriptor: int | None = self._open()
+            super().__init__(folder, NAME, bytes_max=bytes_max, count_max=count_max)
         except OSError as error:
             raise BadConfig(KEY, f"{folder} cannot be used: {error.strerror}") from None
 
     def write(self, content: bytes) -> None:
-        """Append lines. A file that is large enough is rotated before; if it cannot be, it grows.
-
-        Raises:
-            OSError: none of them was written.
-        """
-        if self._descriptor is not None and not is_at(self._folder / NAME, self._descriptor):
-            log.error("%s was removed or renamed: the next records are in a new file", self._folder / NAME)
-            self.close()
-        if self._descriptor is None:
-            self._descriptor = self._open()
-        if os.fstat(self._descriptor).st_size > self._bytes_max:
-            os.fsync(self._descriptor)
-            self._descriptor = self._rotated(self._descriptor)
-        end = os.fstat(self._descriptor).st_size
-        rest = memoryview(content)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            os.ftruncate(self._descriptor, end)
-            raise
-
-    def sync(self) -> None:
-        """Force written records to the disk, so that they survive a crash of the machine.
-
-        Raises:
-            OSError: it may not.
-        """
-        if self._descriptor is not None:
-            os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        """Close the newest file; a second call has no effect."""
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
-
-    def _open(self) -> int:
-        path = self._folder / NAME
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
-        drop_group(path, os.fstat(descriptor), descriptor)
-        return descriptor
-
-    def _rotated(self, descriptor: int) -> int:
-        """Begin a new file. Returns its descriptor, or the same one if that is not possible."""
-        try:
-            self._move()
-            begun = self._open()
-        except OSError as error:
-            if not self._is_stuck:
-                log.error("%s cannot be rotated (%s), and grows: check the folder", self._folder / NAME, error.strerror)
-            self._is_stuck = True
-            return descriptor
-        self._is_stuck = False
-        os.close(descriptor)
-        return begun
-
-    def _move(self) -> None:
-        """Make room for a new file: each file takes the place of the next older one, up to a gap."""
-        if not _path(self._folder, 0).exists():
-            return  # the last attempt could move it, and not begin another
-        last = self._count_max - 1
-        gap = next((age for age in range(1, last) if not _path(self._folder, age).exists()), last)
-        if not last:
-            _path(self._folder, 0).unlink()
-        for age in range(gap - 1, -1, -1):
-            _path(self._folder, age).replace(_path(self._folder, age + 1))
+        """Append records. A full file is rotated before: the last number is in the newest one, also if it is alone."""
+        self.rotate_if_full()
+        super().write(content)
 
 
 class Verified(NamedTuple):

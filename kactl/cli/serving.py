@@ -220,7 +220,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
         return
     from kactl.telemetry.state_change_log.keeper import as_json, as_kafka, kept
     from kactl.telemetry.state_change_log.past import read_back
-    from kactl.telemetry.state_change_log.segments import Segments
+    from kactl.telemetry.state_change_log.segments import open_segments
 
     folder = Path(log_config.folder)
     if log_config.format == "json":
@@ -233,7 +233,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
                 _LOG.warning("%d lines of the state-change log in %s cannot be read", past.skipped, folder)
             controller.recall(past.events, past.terms, orderly=past.orderly, elections=past.elections)
     try:
-        segments = Segments(folder, bytes_max=log_config.segment_bytes, count_max=log_config.segments)
+        segments = open_segments(folder, bytes_max=log_config.segment_bytes, count_max=log_config.segments)
     except OSError as error:
         raise BadConfig(
             "log.folder", f"{log_config.folder} cannot be used ({error.strerror}): choose another folder"

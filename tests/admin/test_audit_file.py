@@ -192,7 +192,7 @@ def test_file_that_is_removed_is_begun_again(
     file.write(line(2))
 
     assert [record.seq for record in records(tmp_path / "audit")] == [2]
-    assert "was removed or renamed: the next records are in a new file" in caplog.text
+    assert "was removed or renamed: the next lines are in a new file" in caplog.text
     file.close()
 
 

@@ -17,7 +17,7 @@ from kactl.config.file import load
 from kactl.runtime.background import Background, BlockStack
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.state_change_log.keeper import as_json, kept
-from kactl.telemetry.state_change_log.segments import Segments
+from kactl.telemetry.state_change_log.segments import open_segments
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ def _controller_over_sqlite(folder: Path) -> AbstractAsyncContextManager[Any]:
 
 def _kept(folder: Path) -> AbstractAsyncContextManager[Any]:
     clock = kactl.SystemClock()
-    return kept(EventLog(clock), Segments(folder / "log", bytes_max=1 << 20, count_max=1), as_json, clock=clock)
+    return kept(EventLog(clock), open_segments(folder / "log", bytes_max=1 << 20, count_max=1), as_json, clock=clock)
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.model.errors import BadConfig
 from kactl.runtime.private_files import make_folder, read_private
-from kactl.telemetry.state_change_log.segments import Segments
+from kactl.telemetry.state_change_log.segments import open_segments
 from tests.support.pods import USER, Pod, needs_pods
 
 KEY = "some.key"
@@ -69,11 +69,11 @@ def test_own_folder_loses_its_groups_permissions(tmp_path: Path, mode: int) -> N
 
 def test_log_of_state_changes_loses_its_groups_permissions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "log"
-    Segments(folder, bytes_max=1000, count_max=1).close()
+    open_segments(folder, bytes_max=1000, count_max=1).close()
     folder.chmod(0o2770)
     (folder / "state-change.log").chmod(0o660)
 
-    Segments(folder, bytes_max=1000, count_max=1).close()
+    open_segments(folder, bytes_max=1000, count_max=1).close()
 
     assert (mode_of(folder), mode_of(folder / "state-change.log")) == (0o700, 0o600)
 

@@ -11,7 +11,7 @@ import pytest
 from kactl.model.errors import StoreDamaged
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.protection import check_place, file_system_of
-from kactl.telemetry.state_change_log.segments import Segments
+from kactl.telemetry.state_change_log.segments import open_segments
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_files_are_created_for_the_user_alone(path: Path) -> None:
 
 
 async def test_log_is_created_for_the_user_alone(tmp_path: Path) -> None:
-    Segments(tmp_path / "log", bytes_max=1000, count_max=1).close()
+    open_segments(tmp_path / "log", bytes_max=1000, count_max=1).close()
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "log" / "state-change.log").stat().st_mode) == 0o600
 

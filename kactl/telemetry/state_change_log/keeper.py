@@ -19,13 +19,13 @@ from kactl.decide.messages.log import AnyEvent, ControllerEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
+from kactl.runtime.rotating_file import RotatingFile
 from kactl.runtime.threads import run_in_thread
 from kactl.telemetry.event_log import EventLog
 
 from . import snapshots
 from .as_of import oldest_seq
 from .kafka_text import render
-from .segments import Segments
 from .snapshots import Snapshot
 
 # Formatting and writing this many takes a millisecond of the event loop's time.
@@ -57,7 +57,7 @@ def as_kafka(controller_id: int) -> Render:
 @contextlib.asynccontextmanager
 async def kept(
     history: EventLog,
-    segments: Segments,
+    segments: RotatingFile,
     lines: Render,
     *,
     clock: Clock,
@@ -89,7 +89,7 @@ class _Keeper:
     def __init__(
         self,
         history: EventLog,
-        segments: Segments,
+        segments: RotatingFile,
         lines: Render,
         clock: Clock,
         busy: Callable[[], bool],
@@ -144,7 +144,8 @@ class _Keeper:
 
     def _write(self, events: Sequence[AnyEvent]) -> None:
         try:
-            self._segments.write(self._lines(events))
+            self._segments.write(b"".join(self._lines(events)))
+            self._segments.rotate_if_full()
             self._failing = False
         except OSError as error:
             if not self._failing:  # log once, not for every batch until the disk is writable again

@@ -19,7 +19,7 @@ from kactl.telemetry.past_states import NotCovered, Period
 from kactl.telemetry.state_change_log import snapshots
 from kactl.telemetry.state_change_log.as_of import LoggedStates, state_at
 from kactl.telemetry.state_change_log.keeper import as_json, kept
-from kactl.telemetry.state_change_log.segments import NAME, Segments
+from kactl.telemetry.state_change_log.segments import NAME, open_segments
 from kactl.telemetry.state_change_log.snapshots import Snapshot
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, world
@@ -76,7 +76,7 @@ def told(of: dict[str, PartitionInfo]) -> dict[str, tuple[object, ...]]:
 
 async def test_every_earlier_state_is_that_of_the_controller_then(tmp_path: Path) -> None:
     async with world(1, 2, 3) as w:
-        segments = Segments(tmp_path, bytes_max=2_500, count_max=1000)
+        segments = open_segments(tmp_path, bytes_max=2_500, count_max=1000)
         now: list[tuple[int, dict[str, tuple[object, ...]]]] = []
 
         async def step() -> None:
@@ -113,7 +113,7 @@ async def test_every_earlier_state_is_that_of_the_controller_then(tmp_path: Path
 
 async def test_time_outside_of_the_controllerships_is_not_covered(tmp_path: Path) -> None:
     async with world(1, 2) as w:
-        segments = Segments(tmp_path, bytes_max=LARGE, count_max=10)
+        segments = open_segments(tmp_path, bytes_max=LARGE, count_max=10)
         async with kept(w.controller.history, segments, as_json, clock=w.clock, snapshot=snapshot_of(w)):
             await written(tmp_path, 1)
             begin_ms = w.clock.now_ms()
@@ -136,7 +136,7 @@ async def test_time_outside_of_the_controllerships_is_not_covered(tmp_path: Path
 
 async def test_events_of_earlier_versions_keep_the_assignment_of_the_snapshot(tmp_path: Path) -> None:
     async with world(1, 2) as w:
-        segments = Segments(tmp_path, bytes_max=LARGE, count_max=10)
+        segments = open_segments(tmp_path, bytes_max=LARGE, count_max=10)
         await w.create("a", [[2, 1]])
         async with kept(w.controller.history, segments, as_json, clock=w.clock, snapshot=snapshot_of(w)):
             await written(tmp_path, 1)
@@ -163,7 +163,7 @@ async def test_damaged_snapshot_is_replaced_by_the_one_before(tmp_path: Path) ->
     async with world(1, 2) as w:
         async with kept(
             w.controller.history,
-            Segments(tmp_path, bytes_max=1_000, count_max=1000),
+            open_segments(tmp_path, bytes_max=1_000, count_max=1000),
             as_json,
             clock=w.clock,
             snapshot=snapshot_of(w),
@@ -183,7 +183,7 @@ async def test_damaged_snapshot_is_replaced_by_the_one_before(tmp_path: Path) ->
 
 async def test_snapshots_are_removed_with_the_files_of_the_log(tmp_path: Path) -> None:
     async with world(1, 2) as w:
-        segments = Segments(tmp_path, bytes_max=1_000, count_max=3)
+        segments = open_segments(tmp_path, bytes_max=1_000, count_max=3)
         async with kept(w.controller.history, segments, as_json, clock=w.clock, snapshot=snapshot_of(w)):
             for number in range(20):
                 await w.create(f"t{number}", [[1, 2]])
@@ -196,7 +196,7 @@ async def test_snapshots_are_removed_with_the_files_of_the_log(tmp_path: Path) -
 
 async def test_state_that_was_read_is_kept_for_the_next_page(tmp_path: Path) -> None:
     async with world(1, 2) as w:
-        segments = Segments(tmp_path, bytes_max=LARGE, count_max=10)
+        segments = open_segments(tmp_path, bytes_max=LARGE, count_max=10)
         async with kept(w.controller.history, segments, as_json, clock=w.clock, snapshot=snapshot_of(w)):
             await written(tmp_path, 1)
             await w.create("a", [[1, 2]])

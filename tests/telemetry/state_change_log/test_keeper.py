@@ -19,7 +19,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.runtime.clock import SystemClock
 from kactl.telemetry.event_log import EventLog
 from kactl.telemetry.state_change_log.keeper import as_json, as_kafka, kept
-from kactl.telemetry.state_change_log.segments import NAME, Segments
+from kactl.telemetry.state_change_log.segments import NAME, open_segments
 from tests.forensics.reading import events_of
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +128,7 @@ def test_kafka_format_omits_events_without_a_kafka_line(what: str) -> None:
 
 async def test_all_events_are_written_when_the_block_ends(tmp_path: Path) -> None:
     history = EventLog(SystemClock())
-    segments = Segments(tmp_path / "log", bytes_max=NEVER, count_max=3)
+    segments = open_segments(tmp_path / "log", bytes_max=NEVER, count_max=3)
     history.add(BrokerEvent(what="started", broker=1, broker_epoch=2))
 
     async with kept(history, segments, as_json, clock=SystemClock()):
@@ -155,7 +155,7 @@ async def test_nothing_is_written_while_the_controller_is_busy(tmp_path: Path) -
             asked.set()
             await rest.wait()
 
-    segments = Segments(tmp_path, bytes_max=NEVER, count_max=1)
+    segments = open_segments(tmp_path, bytes_max=NEVER, count_max=1)
     async with kept(history, segments, as_json, clock=Patient(), busy=lambda: not rest.is_set()):
         history.add(TopicEvent(what="created", topic="t"))
         await asked.wait()
@@ -171,7 +171,7 @@ async def test_events_overwritten_in_the_ring_leave_a_reset(tmp_path: Path) -> N
     for number in range(20):
         history.add(TopicEvent(what="created", topic=f"t{number}"))
 
-    async with kept(history, Segments(tmp_path, bytes_max=NEVER, count_max=1), as_json, clock=SystemClock()):
+    async with kept(history, open_segments(tmp_path, bytes_max=NEVER, count_max=1), as_json, clock=SystemClock()):
         pass
 
     assert [event["topic"] for event in read_json((tmp_path / NAME).read_bytes())] == [f"t{at}" for at in range(15, 20)]
@@ -181,7 +181,7 @@ async def test_full_disk_is_logged_once_and_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = EventLog(SystemClock())
-    segments = Segments(tmp_path, bytes_max=NEVER, count_max=1)
+    segments = open_segments(tmp_path, bytes_max=NEVER, count_max=1)
 
     def full(lines: object) -> None:
         raise OSError(28, "No space left on device")
@@ -204,10 +204,11 @@ def file_names(folder: Path) -> list[str]:
 
 
 def test_number_of_files_is_limited_and_the_oldest_is_deleted(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, bytes_max=100, count_max=3)
+    segments = open_segments(tmp_path, bytes_max=100, count_max=3)
 
     for number in range(50):
-        segments.write([b"%049d\n" % number])
+        segments.write(b"%049d\n" % number)
+        segments.rotate_if_full()
     segments.close()
 
     assert file_names(tmp_path) == [NAME, f"{NAME}.1", f"{NAME}.2"]
@@ -219,10 +220,11 @@ def test_number_of_files_is_limited_and_the_oldest_is_deleted(tmp_path: Path) ->
 
 
 def test_limit_of_one_file(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, bytes_max=100, count_max=1)
+    segments = open_segments(tmp_path, bytes_max=100, count_max=1)
 
     for number in range(50):
-        segments.write([b"%049d\n" % number])
+        segments.write(b"%049d\n" % number)
+        segments.rotate_if_full()
     segments.close()
 
     assert file_names(tmp_path) == [NAME]
@@ -232,8 +234,8 @@ def test_limit_of_one_file(tmp_path: Path) -> None:
 def test_new_process_continues_after_an_incomplete_line(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"whole\nbroken o")
 
-    segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
-    segments.write([b"next\n"])
+    segments = open_segments(tmp_path, bytes_max=NEVER, count_max=2)
+    segments.write(b"next\n")
     segments.close()
     segments.close()
 
@@ -241,10 +243,10 @@ def test_new_process_continues_after_an_incomplete_line(tmp_path: Path) -> None:
 
 
 def test_writing_is_retried_after_a_failure(tmp_path: Path) -> None:
-    segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
+    segments = open_segments(tmp_path, bytes_max=NEVER, count_max=2)
     segments.close()
 
-    segments.write([b"one\n"])
+    segments.write(b"one\n")
     segments.close()
 
     assert (tmp_path / NAME).read_bytes() == b"one\n"

@@ -26,7 +26,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.participant.group import Participants
 from kactl.telemetry.state_change_log.keeper import as_json, as_kafka
 from kactl.telemetry.state_change_log.past import Past, read_back
-from kactl.telemetry.state_change_log.segments import NAME, Segments
+from kactl.telemetry.state_change_log.segments import NAME, open_segments
 from kactl.telemetry.terms import ENDED_UNSEEN, TERMS_MAX, Term
 from tests.support.clocks import ManualClock, settle
 
@@ -50,9 +50,10 @@ def topic_event(seq: int, name: str = "orders") -> AnyEvent:
 
 
 def write_lines(folder: Path, events: Sequence[AnyEvent], *, bytes_max: int = 1 << 30, count_max: int = 16) -> None:
-    segments = Segments(folder, bytes_max=bytes_max, count_max=count_max)
+    segments = open_segments(folder, bytes_max=bytes_max, count_max=count_max)
     for line in as_json(events):
-        segments.write([line])
+        segments.write(line)
+        segments.rotate_if_full()
     segments.close()
 
 
