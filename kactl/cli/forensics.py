@@ -84,7 +84,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     from kactl.model.errors import BadRequest, KactlError
 
     form = settings.form()
-    from kactl.forensics.ingest import NothingToIngest, check_target
+    from kactl.forensics.ingest import NothingToIngest, check_sources, check_target
     from kactl.forensics.ingest import ingest as run
     from kactl.forensics.storage import Location
     from kactl.forensics.text.zone import zone_of
@@ -94,8 +94,13 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
         # Before Spark is started, which takes seconds.
         zone_of(zone)
         check_target(Location(out))
-        with session(master, memory, events=0) as spark, shown_progress(settings) as on_progress:
-            ingested = run(spark, logs, out, time_zone=zone, on_progress=on_progress)
+        check_sources(logs, Location(out))
+        with contextlib.ExitStack() as sessions, ended_by_sigterm(), shown_progress(settings) as on_progress:
+
+            def start() -> "SparkSession":
+                return sessions.enter_context(session(master, memory, events=0))
+
+            ingested = run(start, logs, out, time_zone=zone, on_progress=on_progress)
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     except BadRequest as error:

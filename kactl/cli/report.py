@@ -87,7 +87,7 @@ def report(
         moments = moments_of(manifest, tz)
         first, last = parsed_interval(begin, end, moments)
         if manifest is None:
-            _check_folder(folder)
+            _check_ingest(logs, folder)
         events = 0 if manifest is None else manifest.events
         with contextlib.ExitStack() as sessions:
             session = sessions.enter_context(started(spark_for(settings, master, memory, events=events)))
@@ -127,19 +127,22 @@ def report(
         raise Failure(_too_little(result))
 
 
-def _check_folder(folder: str) -> None:
-    """Check that logs can be ingested into a folder, before Spark is started, which takes seconds.
+def _check_ingest(logs: tuple[str, ...], folder: str) -> None:
+    """Check that there are logs, and that a folder may take their tables, before Spark starts, which takes seconds.
 
     Raises:
-        Failure: the folder contains something else, or cannot be written.
+        Failure: no file is a log; or the folder contains something else, or cannot be written.
     """
-    from kactl.forensics.ingest import NotOurs, NotWritable, check_target
+    from kactl.forensics.ingest import NothingToIngest, NotOurs, NotWritable, check_sources, check_target
     from kactl.forensics.storage import Location
 
     try:
         check_target(Location(folder))
+        check_sources(logs, Location(folder))
     except (NotOurs, NotWritable) as error:
         raise Failure(f"--dir: {error.reason}", Exit.USAGE) from None
+    except NothingToIngest as error:
+        raise Failure(error.reason) from None
 
 
 def _ingested(

@@ -16,8 +16,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kactl.model.errors import BadRequest
+from kactl.model.errors import BadRequest, KactlError
 
 from . import overview, progress
 from .event_types import Kind
@@ -54,6 +56,7 @@ _LOOK_HERE: Final = 128
 _TRY_S: Final = 0.2
 _TRIES: Final = 25
 _GONE: Final = 3
+_SHARED: Final = "all machines of --master must have access to the logs and the output folder under the same paths"
 # Names that ingest may remove: its tables, the results of jobs on them, and temporary files of killed writers.
 _MANIFESTS: Final = (MANIFEST, JOBS_MANIFEST)
 _OURS: Final = frozenset({EVENTS, FILES, LEVELS, JOBS_FOLDER, *_MANIFESTS, *(f"{name}{NEW}" for name in _MANIFESTS)})
@@ -69,6 +72,10 @@ class NotOurs(BadRequest):
 
 class NotWritable(BadRequest):
     """The output folder cannot be written."""
+
+
+class IncompleteTables(KactlError):
+    """Workers of Spark could not read the files, or their tables are not in the output folder."""
 
 
 class Ingested(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +111,10 @@ def ingest(
         NotOurs, NotWritable: see `check_target`; nothing was read.
         UnknownZone: the time zone does not exist.
         InUse: another process writes to the folder.
+        IncompleteTables: see `_check_complete`. The folder is unchanged.
     """
     zone_of(time_zone)
-    place = Location(out)
+    place = Location(Location(out).absolute)
     check_target(place)
     on_progress("look for files", 0, 0)
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
@@ -120,6 +128,7 @@ def ingest(
         try:
             work.make()
             counted = read(session, list(splits.cut(logs, split_bytes)), work, time_zone, split_bytes, on_progress)
+            _check_complete(counted, logs, work)
             on_progress("sum up", 0, 0)
             reports = overview.reports(lambda: read_events(session(), work), counted, probes, time_zone)
             for name, table in ((LEVELS, overview.levels(counted)), (FILES, overview.table(reports))):
@@ -148,6 +157,20 @@ def check_target(place: Location) -> None:
     foreign = [name for name in place.names() if name not in _OURS and not name.startswith(_WORKS)]
     if foreign:
         raise NotOurs("--out", f"{place} contains {foreign[0]}, which kactl did not write: name a new or empty folder")
+
+
+def check_sources(sources: Sequence[str], place: Location) -> None:
+    """Check that there is a log among the files. Files after the first log are not read.
+
+    Raises:
+        NothingToIngest: there is none; the message names the reasons.
+    """
+    probes: list[Probe] = []
+    for path in find(sources, but=place):
+        probes.append(probe.probe(path))
+        if probes[-1].is_log:
+            return
+    raise NothingToIngest("LOGS", _why_nothing(sources, probes))
 
 
 def find(sources: Iterable[str], *, but: Location | None = None) -> Iterator[str]:
@@ -206,12 +229,39 @@ def _look(session: _Session, paths: list[str], on_progress: progress.ProgressCal
     spark = session()
     with progress.step(spark, "look at files", on_progress):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
-        probes = spark.sparkContext.parallelize(paths, slices).map(_encoded_probe).collect()
-    return [msgspec.json.decode(encoded, type=Probe) for encoded in probes]
+        names = [Location(path).absolute for path in paths]
+        encoded = spark.sparkContext.parallelize(names, slices).map(_encoded_probe).collect()
+    probes = [msgspec.json.decode(each, type=Probe) for each in encoded]
+    return [msgspec.structs.replace(probed, path=probe.shown(path)) for path, probed in zip(paths, probes, strict=True)]
 
 
 def _encoded_probe(path: str) -> bytes:
     return msgspec.json.encode(probe.probe(path))
+
+
+def _check_complete(counted: pa.Table, logs: Sequence[tuple[int, Probe]], work: Location) -> None:
+    """Check that the tasks have read the logs, and have written where this process can see it.
+
+    On a cluster, workers may have another file system, or run as another user. A file that is gone since it was probed,
+    or that is damaged, does not make the tables incomplete: its report contains the reason.
+
+    Raises:
+        IncompleteTables: a file can be read here but not by a worker, or tables are missing.
+        NothingToIngest: no line of any file could be read.
+    """
+    broken = counted.filter(pc.is_valid(counted["reason"]))
+    reasons = dict(zip(broken["file_id"].to_pylist(), broken["reason"].to_pylist(), strict=True))
+    for number, log in logs:
+        reason = reasons.get(number, "")
+        if reason.startswith(splits.UNREADABLE) and probe.probe(log.path).is_log:
+            raise IncompleteTables(f"{log.path} {reason} on a worker of Spark, but can be read here: {_SHARED}")
+    written = set(counted["part"].unique().to_pylist()) - {""}
+    seen = set(counted["file_id"].unique().to_pylist())
+    if any(number not in seen for number, _ in logs) or any(not (work / EVENTS / part).exists() for part in written):
+        raise IncompleteTables(f"workers of Spark have written events that are not in {work}: {_SHARED}")
+    if not pc.sum(counted["lines"]).as_py():
+        failed = [msgspec.structs.replace(log, error=reasons.get(number, "")) for number, log in logs]
+        raise NothingToIngest("LOGS", _why_nothing((), failed))
 
 
 def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:

@@ -5,7 +5,6 @@ because that log contains the name of a topic once and its id everywhere else.
 """
 
 import gc
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,7 +142,7 @@ def _reader(work: _Work) -> _Map:
 def _writer(work: _Work, events: Location) -> _Map:
     """Return the function for workers that maps task numbers to counters and writes the events to `events`."""
     known, time_zone = work.known, work.time_zone
-    folder = events.name if events.is_remote else os.path.abspath(events.name)
+    folder = events.absolute
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _write(_events(numbers, known, time_zone), Location(folder)).to_batches()

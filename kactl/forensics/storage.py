@@ -59,9 +59,14 @@ class Location:
         return self.name
 
     @property
+    def absolute(self) -> str:
+        """The name for other processes: Spark starts its workers in folders of their own."""
+        return self.name if self.is_remote else os.path.abspath(self.name)
+
+    @property
     def uri(self) -> str:
         """The URI for Spark, which would resolve a plain path in the default file system of its cluster."""
-        return self.name if self.is_remote else "file://" + os.path.abspath(self.name)
+        return self.name if self.is_remote else f"file://{self.absolute}"
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,10 @@ from kactl.forensics import ingest as ingesting
 from kactl.forensics import overview, progress, reading
 from kactl.forensics.event_types import Kind
 from kactl.forensics.events import SCHEMA, spark_schema
-from kactl.forensics.ingest import Ingested, NothingToIngest, NotOurs, ingest
+from kactl.forensics.ingest import IncompleteTables, Ingested, NothingToIngest, NotOurs, ingest
+from kactl.forensics.storage import Location
 from kactl.forensics.tables import FILE_COLUMNS, LEVEL_COLUMNS, NotIngested, Tables, open_tables
+from kactl.forensics.text import splits
 from kactl.forensics.text.probe import Probe
 from kactl.forensics.text.splits import Split
 
@@ -397,3 +399,94 @@ def test_empty_folder_fails(run: Any, tmp_path: Path, out: Path) -> None:
 
 def _without_place(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("file_id", "ts")}
+
+
+def test_logs_that_no_worker_can_read_replace_no_tables(
+    spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(spark, [str(logs)], str(out))
+    before = _content(out)
+    # As on a cluster whose workers do not have the files.
+    monkeypatch.setattr(Location, "absolute", property(lambda self: self.name.replace(str(logs), "/elsewhere")))
+
+    with pytest.raises(IncompleteTables, match="No such file or directory on a worker of Spark, but can be read here"):
+        ingest(spark, [str(logs)], str(out))
+
+    assert _content(out) == before
+
+
+def test_events_that_workers_wrote_elsewhere_replace_no_tables(
+    spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(spark, [str(logs)], str(out))
+    before = _content(out)
+    read = reading.read
+
+    def read_elsewhere(*given: Any) -> Any:
+        counted = read(*given)
+        (given[2] / "events").remove()
+        return counted
+
+    monkeypatch.setattr(ingesting, "read", read_elsewhere)
+
+    with pytest.raises(IncompleteTables, match="workers of Spark have written events that are not in"):
+        ingest(spark, [str(logs)], str(out))
+
+    assert _content(out) == before
+
+
+def test_logs_that_vanish_before_they_are_read_replace_no_tables(
+    spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs / "broker-1" / "state-change.log"
+    ingest(spark, [str(log)], str(out))
+    before = _content(out)
+    cut = splits.cut
+
+    def cut_and_remove(*given: Any) -> Any:
+        pieces = list(cut(*given))
+        log.unlink()
+        return pieces
+
+    monkeypatch.setattr(splits, "cut", cut_and_remove)
+
+    with pytest.raises(NothingToIngest, match=r"state-change\.log can no longer be read: No such file"):
+        ingest(spark, [str(log)], str(out))
+
+    assert _content(out) == before
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["ingest", "report"])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none", "No such file or directory"), ("empty", "there are no files"), ("kafka.jar", "packed by zip")],
+)
+def test_sources_without_a_log_are_rejected_before_spark_starts(
+    command: str, name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "kafka.jar").write_bytes(b"PK\x03\x04" + bytes(1000))
+    option = "--out" if command == "ingest" else "--dir"
+
+    done = CliRunner().invoke(kactl, ["forensics", command, str(tmp_path / name), option, str(tmp_path / "out")])
+
+    assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
+    assert reason in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_few_logs_are_ingested_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+    (tmp_path / "state-change.log").write_text(CONTROLLER)
+
+    done = CliRunner().invoke(
+        kactl, ["forensics", "ingest", str(tmp_path / "state-change.log"), "--out", str(tmp_path / "out")]
+    )
+
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out" / "ingest.json").exists()

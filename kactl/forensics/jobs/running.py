@@ -33,6 +33,7 @@ from kactl.forensics.tables import (
     open_tables,
     rows_in_memory,
 )
+from kactl.model.errors import KactlError
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
@@ -86,6 +87,10 @@ def _given(spark: SparkSession, tables: Tables, place: Location) -> dict[str, Da
     if is_small(spark) and not place.is_remote:
         return rows_in_memory(spark, place)
     return {name: kept_if_small(view) for name, view in given(tables).items()}
+
+
+class IncompleteResults(KactlError):
+    """Workers of Spark have written results that are not in the folder; earlier results are unchanged."""
 
 
 class _Running:
@@ -147,7 +152,13 @@ class _Running:
         """Let Spark write a result. Returns the number of rows, and the table."""
         counted = Observation(job.name)
         result.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
-        return counted.get["rows"], table(self._spark, job, self._work)
+        rows = counted.get["rows"]
+        if rows and not count_files(self._work / job.name):
+            raise IncompleteResults(
+                f"workers of Spark have written {rows:,} rows of {job.name} that are not in {self._work}: all machines "
+                "of --master must see this folder under the same path"
+            )
+        return rows, table(self._spark, job, self._work)
 
     def _keep(self, job: Job, result: DataFrame) -> tuple[int, DataFrame]:
         """Write a result of few rows and keep them in memory. Returns the number of rows, and the table."""

@@ -19,13 +19,15 @@ from .source import Broken, Readable, why
 
 # About 200,000 lines, two or three seconds of one core: small enough to keep all cores busy until the end.
 SPLIT_BYTES: Final = 32 * 1024 * 1024
+# How the reason begins if a file that was probed cannot be opened or read.
+UNREADABLE: Final = "can no longer be read"
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a file; see `records` for the records that belong to it.
 
     Attributes:
-        file: the file, as it was probed.
+        file: the file as it was probed, with its absolute path.
         end: None for the end of the file.
         size: expected bytes of text, as an estimate of the cost.
     """
@@ -46,6 +48,7 @@ def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> 
     for file_id, file in probes:
         if not file.is_log:
             continue
+        file = msgspec.structs.replace(file, path=Location(file.path).absolute)
         starts = range(0, max(1, file.size), split_bytes) if file.can_be_split else range(1)
         for start in starts:
             end = start + split_bytes if start != starts[-1] else None
@@ -65,7 +68,7 @@ def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]
     except Broken as error:
         yield _broken(split, str(error))
     except OSError as error:
-        yield _broken(split, f"can no longer be read: {why(error)}")
+        yield _broken(split, f"{UNREADABLE}: {why(error)}")
 
 
 def _check_length(split: Split) -> None:
