@@ -40,6 +40,8 @@ _ACTIONS: Final = {
     "slow-send": "Check the controller's connections to brokers: the new leaders received requests late.",
     "slow-apply": "Check the disks and the load of the new leaders' brokers: becoming leader took longest.",
     "broker-flaps": "Take {brokers} out of service until the cause of their failures is known.",
+    "cluster-flaps": "Look for what {brokers} have in common (network, machines, the store of the controller's state): "
+    "too many of the brokers failed repeatedly to take them out of service.",
     "follower-flaps": "Check the disks, network and pauses of {brokers}: it cannot keep up, or is near to it.",
     "slow-failover": "Fewer partitions, or a newer controller (KRaft, or kactl standing by), would shorten this: no "
     "leader is elected meanwhile.",
@@ -125,6 +127,13 @@ def _parts(facts: Facts) -> Iterator[Advice]:
             for part in (*PARTS, "unknown"):
                 spent_ms[part] += int(band.part_ms(part) * band.outages)
     total_ms = sum(spent_ms.values())
+    by_cause = any(cause.name == "no-live-replica" for cause in together(facts.incidents, "causes"))
+    if spent_ms["waiting"] > _MOST * total_ms and (facts.forced.waiting.max or 0) >= _WORTH_MS and not by_cause:
+        lost = [int(broker.name) for broker in together(facts.incidents, "brokers") if broker.name != "unknown"]
+        on = f" after the loss of {brokers(lost)}" if lost else ""
+        part = share(spent_ms["waiting"], total_ms)
+        evidence = f"for {part} of the time without leaders no replica that may lead was alive"
+        yield _advice("no-live-replica", f"{evidence}{on}")
     inferred = "" if facts.forced.observed == facts.forced.outages else ", as far as can be inferred"
     for part in ("detection", "queue", "election", "send", "apply"):
         times = getattr(facts.forced, part)
@@ -143,7 +152,9 @@ def _unstable(facts: Facts) -> Iterator[Advice]:
     if flapping:
         worst = max(flapping, key=lambda broker: (left[broker], -broker))
         evidence = f"broker {worst} was lost {left[worst]} times within these logs"
-        yield _advice("broker-flaps", evidence, brokers=brokers(flapping))
+        rest = len(facts.sources.brokers) - len(flapping)
+        rule = "broker-flaps" if len(flapping) <= rest else "cluster-flaps"
+        yield _advice(rule, evidence, brokers=brokers(flapping))
     fell: Counter[int] = Counter()
     for partition in facts.flapping:
         if partition.worst_follower is not None:

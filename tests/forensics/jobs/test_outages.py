@@ -169,6 +169,13 @@ def _stories() -> Iterable[Story]:
         .failed(40.1)
         .led(60, 70, 6, "offline", **offline, prev_isr=[70], received_at=60.1, led_at=60.4)
     )
+    # Broker 71 is found dead at 20; at 50 a replica that was not in sync is elected.
+    yield (
+        Story("nobody-in-sync")
+        .led(0, 71, 4, "unknown", led_at=0.1)
+        .offline(20.05)
+        .led(50.05, 2, 5, "offline", **offline, prev_isr=[71], prev_isr_sure=True, isr=[2], led_at=50.2)
+    )
     # Brokers 220 to 223 are paused at 5, found dead at 20, and resume at 59, or 223 at 20.1.
     for name, broker in (("paused", 220), ("paused-in-kraft", 221)):
         yield (
@@ -634,6 +641,13 @@ def test_failed_elections_prolong_one_outage(found: Rows) -> None:
     assert (row["cause"], row["broker"], row["new_leader"], row["unclean"]) == ("no-live-replica", 70, 70, False)
     assert (row["attempts_failed"], row["reason"]) == (2, NOBODY_LIVES.format(name="nobody-lives").split(": ")[1])
     assert parts(row) == (16_000, 100, 39_900, None, 100, 300)
+
+
+def test_unclean_election_after_a_wait_took_no_time_itself(found: Rows) -> None:
+    (row,) = found("nobody-in-sync")
+
+    assert row["unclean"]
+    assert (row["waiting_ms"], row["election_ms"]) == (30_000, None)
 
 
 def test_session_bounds_the_begin(found: Rows) -> None:

@@ -265,6 +265,38 @@ def test_logs_at_info_without_uncertain_outages_give_no_advice() -> None:
     assert "trace" not in rules(night(sources=INFO_ONLY))
 
 
+def test_wait_for_a_replica_is_not_blamed_on_the_store() -> None:
+    band = Band(
+        name="all",
+        outages=1,
+        mean_ms=30_000,
+        detection_ms=0,
+        queue_ms=0,
+        waiting_ms=30_000,
+        election_ms=0,
+        send_ms=0,
+        apply_ms=0,
+        unknown_ms=0,
+    )
+    slow = Percentiles(known=1, p50=30_000, p90=30_000, p99=30_000, max=30_000)
+    lost = (Share(name="2", outages=1, partitions=1, total_ms=30_000, longest_ms=30_000),)
+    waited = incident(partition(0), bands=(band,), causes=(), brokers=lost)
+
+    advice = advise(night(incidents=(waited,), forced=sums(waiting=slow)))
+
+    assert [each.rule for each in advice] == ["no-live-replica"]
+    assert advice[0].because == (
+        "For 100 % of the time without leaders no replica that may lead was alive after the loss of broker 2."
+    )
+
+
+def test_most_of_the_brokers_are_not_advised_out_of_service() -> None:
+    failed = tuple(absence(broker) for broker in (1, 2, 3) * 3)
+
+    assert "broker-flaps" in rules(night(absences=failed[::3]))
+    assert {"broker-flaps", "cluster-flaps"} & set(rules(night(absences=failed))) == {"cluster-flaps"}
+
+
 def test_part_that_took_most_of_the_time_is_advised_on() -> None:
     band = Band(
         name="all",

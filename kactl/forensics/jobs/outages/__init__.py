@@ -63,7 +63,7 @@ COLUMNS: Final = KEY_COLUMNS + columns(
     led_at            time  when the new leader took its role
     detection_ms      ms    from `begin` until detected; this and the next five are parts of the duration
     queue_ms          ms    from detected until begun
-    waiting_ms        ms    from begun until elected, where no replica could be elected at first; null elsewhere
+    waiting_ms        ms    from begun until elected, where no replica that may lead was alive; null elsewhere
     election_ms       ms    from begun until elected and stored, where a replica could be elected at once
     send_ms           ms    from elected until received by the new leader
     apply_ms          ms    from received until led

@@ -46,6 +46,7 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
         stepped_down: `at_us` and `error_us` of the old leader's own line that it stepped down.
         takeover_us: the election time of the controller that found the partition without a leader as it took over.
         deleted_us: when the topic was deleted during the outage.
+        had_no_candidate: true if no other replica that may lead was alive; it may have been elected at once.
         cause, planned, unclean: see `outages.COLUMNS`.
     """
     with_loss = _with_takeover(_with_loss(intervals, timed, absences), timed)
@@ -57,6 +58,7 @@ def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
         .withColumn("planned", f.when(f.col("is_forced"), False).otherwise(f.col("after.head.planned")))
         .withColumn("cause", _cause())
         .withColumn("unclean", _unclean())
+        .withColumn("had_no_candidate", f.col("is_forced") & _had_no_candidate())
     )
 
 
@@ -236,6 +238,11 @@ def _is_waiting() -> Value:
     return ((f.col("before.failed") > 0) & message.rlike(_NOBODY_LIVES)) | (
         f.col("before.nobody") & ~f.col("before.cut")
     )
+
+
+def _had_no_candidate() -> Value:
+    """True if the leader was elected uncleanly, or is the lost one: another replica in sync would have been elected."""
+    return is_true(f.col("unclean")) | is_true(f.col("after.head.leader") == f.col("lost"))
 
 
 def _cause() -> Value:

@@ -36,6 +36,8 @@ OBSERVED: Final = "observed"
 INFERRED: Final = "inferred"
 BOUNDED: Final = "bounded"
 OPEN: Final = "open"
+# A controller elects a replica that is alive in the pass in which it notices the loss.
+_AT_ONCE_MS: Final = 1000
 
 
 def times(caused: DataFrame, timed: DataFrame) -> DataFrame:
@@ -82,6 +84,7 @@ def _flat(caused: DataFrame) -> DataFrame:
         *KEY,
         "is_forced",
         "is_waiting",
+        "had_no_candidate",
         "planned",
         "cause",
         "unclean",
@@ -275,14 +278,16 @@ def _with_parts(outages: DataFrame) -> DataFrame:
         points = points.withColumn(f"{name}_in_us", f.when(time.isNotNull(), within))
     ms = {name: _since_begin(f"{name}_in_us") for name in ("detected", "begun", "stop", "received")}
     until = _since_begin("until_us")
+    election = ms["stop"] - ms["begun"]
+    waits = f.col("is_waiting") | (f.col("had_no_candidate") & is_true(election > _AT_ONCE_MS))
     is_led = f.col("led_us").isNotNull()
     sent = f.col("elected_us").isNotNull()
     return points.withColumns(
         {
             "detection_ms": ms["detected"],
             "queue_ms": ms["begun"] - ms["detected"],
-            "waiting_ms": f.when(f.col("is_waiting"), ms["stop"] - ms["begun"]),
-            "election_ms": f.when(~f.col("is_waiting") & ~f.col("goes_on"), ms["stop"] - ms["begun"]),
+            "waiting_ms": f.when(waits, election),
+            "election_ms": f.when(~waits & ~f.col("goes_on"), election),
             "send_ms": f.when(sent, ms["received"] - ms["stop"]),
             "apply_ms": f.when(is_led, until - ms["received"]),
         }
