@@ -91,6 +91,7 @@ def report(
         events = 0 if manifest is None else manifest.events
         with contextlib.ExitStack() as sessions:
             session = sessions.enter_context(started(spark_for(settings, master, memory, events=events)))
+            from kactl.forensics.report.clusters import check_one_cluster
             from kactl.forensics.report.make import report as make
             from kactl.forensics.report.model import Scope
             from kactl.forensics.session import FEW_EVENTS
@@ -104,6 +105,7 @@ def report(
                     session = sessions.enter_context(started(suited))
             spark, on_progress = session()
             results = job_results(spark, folder, on_progress)
+            check_one_cluster(results)
             _check_scope(spark, results, scope, moments)
             result = make(spark, results, scope, moments, on_progress=on_progress)
     from kactl.forensics.report.markdown import markdown as as_markdown
