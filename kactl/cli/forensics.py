@@ -241,7 +241,7 @@ def _show(settings: Settings, ingested: "Ingested", logs: tuple[str, ...], form:
     else:
         shown = [file for file in ingested.files if file.is_log or settings.verbose or failed(file, logs)]
         output.print_lines(output.table(_HEADER, map(_row, shown)))
-        for line in remarks(shown):
+        for line in remarks(ingested.files):
             settings.note(line)
         if len(shown) < len(ingested.files):
             hidden = output.count(len(ingested.files) - len(shown), "other file")

@@ -177,9 +177,9 @@ def _too_little(result: "Report") -> str:
     from kactl.decide.whatif.coverage import ENOUGH
 
     return (
-        f"the logs cover {result.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time "
-        "(the first line of the report lists the gaps): ingest the logs of all brokers and the whole time, or accept "
-        "the report as it is with --partial"
+        f"the logs cover {result.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines, time or "
+        "leader epochs (the first line of the report lists the gaps): ingest the logs of all brokers and the whole "
+        "time, or accept the report as it is with --partial"
     )
 
 

@@ -133,10 +133,13 @@ class Kind(enum.StrEnum):
     DUMP = "dump"  # the metadata log, as Kafka's dump tool prints it
     KACTL = "kactl"  # kactl's own state-change log
     EMPTY = "empty"  # no content
+    NOT_UNDERSTOOD = "not-understood"  # lines of Kafka in a layout that is not known
     FOREIGN = "foreign"  # none of the above
     UNREADABLE = "unreadable"  # the file could not be read
 
 
+# Kinds of files of which no line becomes an event.
+NO_LOG: Final = (Kind.EMPTY, Kind.NOT_UNDERSTOOD, Kind.FOREIGN, Kind.UNREADABLE)
 # Rows that the reader adds; they represent no line of a log.
 NO_LINE: Final = (EventType.CLOCK_BACK, EventType.CONFIGURED, EventType.SILENT, EventType.BROKEN)
 # Lines about the deletion of whole topics; `topic` may list several.

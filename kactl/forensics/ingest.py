@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from kactl.model.errors import BadRequest, KactlError
 
 from . import overview, progress
-from .event_types import Kind
+from .event_types import NO_LOG
 from .overview import FileReport
 from .parquet_writer import write_table
 from .reading import read
@@ -297,7 +297,7 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
         time_zone=time_zone,
         time_ms=time.time_ns() // 1_000_000,
         sources=tuple(probe.shown(source) for source in sources),
-        files=sum(report.kind not in (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE) for report in reports),
+        files=sum(report.kind not in NO_LOG for report in reports),
         lines=sum(report.lines for report in reports),
         events=sum(report.events for report in reports),
         unparsed=sum(report.unparsed for report in reports),

@@ -1,5 +1,6 @@
 """File reports computed from the counters: levels, period, coverage, controllers and warnings for each file."""
 
+import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from .text.dispatch import BY_ID
 from .text.format import FIRST, LAST, Version
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
+from .wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,9 +29,11 @@ _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _NO_EVENT: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, *NO_LINE)
 # Separator of format and level, as in P1@INFO.
 _AT: Final = "@"
+# Earlier times, mostly of 1970, are from machines whose clock was not set yet. The first Kafka was released later.
+_EARLIEST: Final = datetime.datetime(2011, 1, 1, tzinfo=datetime.UTC)
 # How each column is aggregated for a file; see `_sums`.
 _AGGREGATED: Final = {
-    **dict.fromkeys(("lines", "events", "harmless", "other", "unparsed", "clock_back"), "sum"),
+    **dict.fromkeys(("lines", "events", "harmless", "other", "unparsed", "clock_back", "unset"), "sum"),
     **dict.fromkeys(("levels", "formats", "controllers", "speakers", "reasons"), "distinct"),
     "begin": "min",
     "end": "max",
@@ -78,7 +82,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def levels(counted: pa.Table) -> pa.Table:
     """Returns the table of levels, from the counters; see `tables.LEVEL_COLUMNS`."""
-    known = counted.filter(pc.and_(pc.greater(counted["lines"], 0), pc.is_valid(counted["hour"])))
+    known = counted.filter(pc.and_(pc.greater(counted["lines"], 0), pc.greater_equal(counted["hour"], _EARLIEST)))
     keys = [name for name in LEVEL_SCHEMA.names if name != "lines"]
     summed = known.group_by(keys).aggregate([("lines", "sum")])
     return pa.table([summed[f"{name}_sum" if name == "lines" else name] for name in LEVEL_SCHEMA.names], LEVEL_SCHEMA)
@@ -133,6 +137,7 @@ def _sums(counted: pa.Table) -> list[dict[str, Any]]:
     types, lines = counted["type"], counted["lines"]
     is_event = pc.invert(pc.is_in(types, value_set=pa.array([str(type_) for type_ in _NO_EVENT])))
     is_jump = pc.equal(types, EventType.CLOCK_BACK)
+    is_set = pc.fill_null(pc.greater_equal(counted["begin"], _EARLIEST), True)
     columns = {
         "file_id": counted["file_id"],
         "lines": lines,
@@ -142,8 +147,9 @@ def _sums(counted: pa.Table) -> list[dict[str, Any]]:
         "unparsed": pc.if_else(pc.equal(types, EventType.UNPARSED), lines, 0),
         "clock_back": pc.if_else(is_jump, counted["rows"], 0),
         "clock_back_ms": pc.if_else(is_jump, counted["took_ms"], None),
-        "begin": counted["begin"].cast(pa.int64()),
-        "end": counted["end"].cast(pa.int64()),
+        "unset": pc.if_else(is_set, 0, lines),
+        "begin": pc.if_else(is_set, counted["begin"], None).cast(pa.int64()),
+        "end": pc.if_else(is_set, counted["end"], None).cast(pa.int64()),
         "levels": counted["level"],
         # To skip nulls, Arrow would skip rows.
         "formats": pc.binary_join_element_wise(
@@ -206,6 +212,11 @@ def _warnings(report: FileReport, probe: Probe, sums: dict[str, Any], time_zone:
     if probe.years_ahead:
         warnings.append(
             f"its years are {probe.years_ahead} ahead, as on machines with the Buddhist calendar: that was subtracted"
+        )
+    if sums["unset"]:
+        warnings.append(
+            f"{count(sums['unset'], 'line')} of it {'has a time' if sums['unset'] == 1 else 'have times'} before "
+            f"{_EARLIEST.year}, as of a machine whose clock was not set: not counted as part of its period"
         )
     speakers = _known(sums["speakers"])
     if report.events and not speakers:

@@ -399,19 +399,21 @@ def reports(spoilt: tuple[Ingested, Tables]) -> dict[str, FileReport]:
 
 
 def test_each_bad_file_has_its_error(reports: dict[str, FileReport]) -> None:
-    no_layout = "is no log whose layout is known: none of its first lines begins with a time and a level"
+    no_layout = "is no log whose layout is known; its first line: "
     assert {name: each.error for name, each in reports.items() if each.error} == {
-        "traces-only.log": no_layout,
-        "utf-16-without-mark.log": no_layout,
+        "traces-only.log": reports["traces-only.log"].error,
+        "utf-16-without-mark.log": reports["utf-16-without-mark.log"].error,
         "cut.log.gz": reports["cut.log.gz"].error,
         "spoilt.log.gz": reports["spoilt.log.gz"].error,
         "archive.tgz": "cannot be read: it is packed by tar; unpack it first",
-        "random.bin": no_layout,
-        "gc.log": no_layout,
+        "random.bin": "is no text",
+        "gc.log": f"{no_layout}[0.007s][info][gc] Using G1",
         "web.log": "is a log, but none of Kafka's brokers and controllers",
         "times-only.log": "its lines have a time, but no day: they cannot be ordered",
         "gone.log": "cannot be read: No such file or directory",
     }
+    assert (reports["traces-only.log"].error or "").startswith(no_layout)
+    assert "in a layout that is not known, and was left out" in (reports["utf-16-without-mark.log"].error or "")
     assert "ends in the middle" in (reports["cut.log.gz"].error or "")
     assert "cannot be unpacked further" in (reports["spoilt.log.gz"].error or "")
 
@@ -462,7 +464,7 @@ def test_command_reports_bad_files_and_their_number(
     done = CliRunner().invoke(kactl, command)
 
     assert done.exit_code == 1
-    assert "5 files could not be read completely; the others are ingested" in done.stderr
+    assert "7 files could not be read completely; the others are ingested" in done.stderr
     assert "archive.tgz: cannot be read: it is packed by tar; unpack it first" in done.stderr
     assert "gc.log: is no log whose layout is known" in done.stderr  # given by name, so it counts as unreadable
     assert "Traceback" not in done.output

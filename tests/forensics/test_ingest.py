@@ -3,6 +3,8 @@
 import contextlib
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -341,7 +343,10 @@ def test_command_lists_files_and_warnings(run: Any, logs: Path, out: Path) -> No
     assert "not parsed, for example: [Broker id=2] Something new under the sun" in done.stderr
     assert f"Written to {out}: 7 files" in done.stderr
     assert "Not shown: 2 other files, empty or not a log of Kafka; -v lists all files." in done.stderr
-    assert "gc.log" not in done.output
+    assert "gc.log" not in done.stdout
+    assert (
+        done.stderr.count("gc.log: is no log whose layout is known; its first line: [0.007s][info][gc] Using G1") == 1
+    )
 
 
 def test_command_prints_the_manifest_as_json(run: Any, logs: Path, out: Path) -> None:
@@ -490,3 +495,26 @@ def test_few_logs_are_ingested_without_spark(tmp_path: Path, monkeypatch: pytest
 
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "out" / "ingest.json").exists()
+
+
+def test_times_of_an_unset_clock_are_no_part_of_the_period(tmp_path: Path) -> None:
+    unset = OTHER.replace("2024-05-01 10:00", "1970-01-01 00:00")
+    (tmp_path / "server.log").write_text(unset * 2 + BROKER)
+
+    done = ingest(lambda: pytest.fail("Spark was started"), [str(tmp_path / "server.log")], str(tmp_path / "out"))
+
+    (report,) = done.files
+    assert report.begin is not None
+    assert report.begin // 1_000_000 == 1714557600
+    assert any(
+        warning.startswith("2 lines of it have times before 2011, as of a machine whose clock was not set")
+        for warning in report.warnings
+    )
+
+
+def test_checks_before_spark_import_neither_spark_nor_pandas() -> None:
+    code = "import kactl.forensics.ingest, sys; print({'pandas', 'pyspark'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "set()\n"

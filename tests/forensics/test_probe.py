@@ -83,7 +83,7 @@ def test_times_without_milliseconds_keep_the_order_of_the_file(tmp_path: Path) -
 
 
 def test_other_layouts_have_times_with_milliseconds(tmp_path: Path) -> None:
-    assert _file(tmp_path, CONTROLLER.replace(",985", "") * 3).kind is Kind.FOREIGN
+    assert _file(tmp_path, CONTROLLER.replace(",985", "") * 3).kind is Kind.NOT_UNDERSTOOD
     assert not _file(tmp_path, CONTROLLER).whole_seconds
 
 
@@ -272,7 +272,7 @@ def test_file_of_several_brokers_has_no_broker(tmp_path: Path) -> None:
 def test_times_without_a_date_are_rejected(tmp_path: Path) -> None:
     report = _file(tmp_path, "15:50:12,985 INFO  [Controller id=1] Resigned (kafka.controller.KafkaController)\n" * 5)
 
-    assert report.kind is Kind.FOREIGN
+    assert report.kind is Kind.NOT_UNDERSTOOD
     assert "no day" in report.error
 
 
@@ -289,3 +289,64 @@ def test_missing_file_cannot_be_read(tmp_path: Path) -> None:
 
     assert report.kind is Kind.UNREADABLE
     assert report.error == "cannot be read: No such file or directory"
+
+
+ELSEWHERE = f"22.09.2018 15.50 # {MESSAGE} # 15:50:12 # state.change.logger"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [ELSEWHERE],
+        ['{"@t": 1537631412985, "text": "[Controller id=3 epoch=12] Changed partition pay-0"}'],
+        ["12:00:00 another program"] * 2000 + [ELSEWHERE],
+        [f"{TS} INFO  o.e.Shop - order {number}" for number in range(3000)] + [ELSEWHERE],
+    ],
+    ids=["text", "json", "after others", "after a log"],
+)
+def test_lines_of_kafka_in_an_unknown_layout_are_not_foreign(lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("\n".join(lines))
+
+    found = probe(str(tmp_path / "app.log"))
+
+    assert (found.kind, found.is_log) == (Kind.NOT_UNDERSTOOD, False)
+    assert f"not known, and was left out; the first of them: {lines[-1]}" in found.error
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("log4j.logger.kafka.controller=TRACE\nlog4j.logger.state.change.logger=TRACE", "its first line: log4j."),
+        (f"[{TS}] INFO Sent (org.apache.kafka.clients.NetworkClient)", "is a log of a client of Kafka"),
+        (f"[{TS}] INFO Started (org.apache.kafka.connect.runtime.Worker)", "is a log of Kafka Connect"),
+        (f"[{TS}] INFO Started (com.example.Shop)", "is a log, but none of Kafka's"),
+    ],
+    ids=["settings", "client", "connect", "other"],
+)
+def test_files_of_other_programs_are_foreign(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text(f"{text}\n")
+
+    found = probe(str(tmp_path / "app.log"))
+
+    assert found.kind is Kind.FOREIGN
+    assert reason in found.error
+
+
+@pytest.mark.parametrize(
+    ("path", "broker"),
+    [
+        ("kafka_2.13-3.6.0/logs/server.log", None),
+        ("kafka-3.6.0/server.log", None),
+        ("server-2024-03-05.log", None),
+        ("kafka-20240305.log", None),
+        ("kafka-2/server.log", 2),
+        ("kafka_3.log.1", 3),
+        ("broker12/kafka_2.13-3.6.0/server.log", 12),
+    ],
+)
+def test_versions_and_dates_in_paths_are_no_broker_ids(path: str, broker: int | None, tmp_path: Path) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"[{TS}] INFO Loaded (kafka.log.LogManager)\n")
+
+    assert probe(str(file)).broker == broker

@@ -6,7 +6,7 @@ from typing import Final
 from kactl.forensics.wording import Moments, brokers, count, count_was, duration, sentence
 
 from .facts import Advice, Brief, Facts, Line, Severity
-from .limits import is_blind
+from .limits import is_blind, unread
 from .summary import CAUSES, together
 
 # Writers and readers give up within a minute or two by default; a shorter outage is a delay for most of them.
@@ -47,6 +47,8 @@ def severity(facts: Facts) -> tuple[Severity, str]:
         return "minor", f"no partition was without a leader for more than {duration(longest)}"
     if is_blind(facts):
         return "unknown", "these logs cannot show whether anything was unavailable"
+    if gaps := unread(facts.sources):
+        return "unknown", f"no leader was lost according to the lines that were read, but {gaps}"
     return "none", "no leader was lost according to these logs"
 
 
@@ -54,12 +56,13 @@ def is_over(facts: Facts) -> bool | None:
     """Returns whether all partitions had a leader where the logs end; None if that is not known."""
     if facts.forced.open:
         return False
-    return None if is_blind(facts) else True
+    return None if is_blind(facts) or unread(facts.sources) else True
 
 
 def _state_of_end(facts: Facts, over: bool | None, moments: Moments) -> str:
     if over is None:
-        return "not known from these logs"
+        gaps = unread(facts.sources)
+        return f"not known from these logs: {gaps}" if gaps else "not known from these logs"
     if not over:
         return f"no: {count(facts.forced.open, 'outage')} had not ended where the logs end"
     gone = sorted({absence.broker for absence in facts.absences if not (absence.back_at or absence.first_sign_at)})

@@ -20,6 +20,7 @@ from .findings import (
     Requests,
     Unclean,
 )
+from .gaps import Gap
 from .model import Incident, Lost, Objectives, Partition, Scope, Sums
 
 
@@ -38,6 +39,13 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float | None
     warnings: tuple[str, ...]
     error: str | None
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is no log of Kafka, and why."""
+
+    path: str
+    reason: str
 
 
 class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +69,12 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         led: number of leaderships in the logs; `with_log_end` those with a known end of the leader's log.
         brokers: those in the logs, ascending; `silent` those of them without a line of their own.
         kinds: kinds of the logs, ascending; see `event_types.Kind`.
+        gaps: time without lines of brokers that have a log, see `gaps`.
+        epochs_missing: leader epochs between known ones that are in no log: changes of leaders or ISRs that no line
+            shows; `epochs_missing_of` the partitions with most of them.
+        with_detections: whether any line shows that a controller noticed a broker that came or went.
+        not_understood: the first files with lines of Kafka in an unknown layout; also in `unreadable`.
+        left_out: the first of the `left_out_all` other files, which are no logs of Kafka.
     """
 
     begin: Time | None
@@ -82,6 +96,13 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[int, ...]
     silent: tuple[int, ...]
     kinds: tuple[str, ...]
+    gaps: tuple[Gap, ...] = ()
+    epochs_missing: int = 0
+    epochs_missing_of: tuple[str, ...] = ()
+    with_detections: bool = False
+    not_understood: tuple[str, ...] = ()
+    left_out_all: int = 0
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,14 +163,16 @@ class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         stated: the same as a sentence; the first line of every report.
-        share: the least of the four shares below.
+        share: the least of the five shares below.
         is_partial: whether it is below 0.95, so that the command exits with 1 without `--partial`.
         brokers: brokers that occur in the logs; `brokers_missing` those without a log of their own.
         brokers_share: of brokers with a log; 1 if the only logs are a controller's complete record.
-        files: logs, including unreadable ones; `files_broken` those not read to their end.
+        files: logs, including unreadable ones; `files_broken` those not read to their end, `files_not_understood` the
+            first of those in an unknown layout.
         lines_share: share of relevant lines that were recognised.
         begin, end: of the logs; null if no line has a time.
-        time_share: share of the requested time that the logs cover.
+        time_share: share of the requested time that the logs cover, averaged over the brokers that have a log.
+        epochs_missing: leader epochs in no log; `epochs_share` the share of those that are in one.
         partitions: number that occur in the logs.
     """
 
@@ -161,11 +184,14 @@ class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
     brokers_share: float
     files: int
     files_broken: int
+    files_not_understood: tuple[str, ...]
     files_share: float
     lines_share: float
     begin: Time | None
     end: Time | None
     time_share: float
+    epochs_missing: int
+    epochs_share: float
     partitions: int
 
 

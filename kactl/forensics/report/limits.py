@@ -35,6 +35,17 @@ def is_blind(facts: Facts) -> bool:
     return facts.sources.partitions == 0 and not facts.forced.outages
 
 
+def unread(sources: Sources) -> str:
+    """Returns what is known to be missing from the logs and may be anything, as a clause; empty if there is nothing."""
+    clauses = []
+    if paths := sources.not_understood:
+        clauses.append(f"{count(len(paths), 'file')} of Kafka could not be understood ({listed(paths, most=3)})")
+    if number := sources.epochs_missing:
+        of = listed(sources.epochs_missing_of, most=3)
+        clauses.append(f"{count(number, 'leader epoch')} of {of} {'is' if number == 1 else 'are'} in no log")
+    return ", and ".join(clauses)
+
+
 def can_count_losses(facts: Facts) -> bool:
     """True if any line has the end of a leader's log."""
     return facts.sources.with_log_end > 0
@@ -61,9 +72,9 @@ def _missing_logs(facts: Facts) -> Iterator[str]:
             f"There is no log of {brokers(sources.silent)}, of {len(sources.brokers):,} known: their roles, records "
             "and truncations are only known from other logs."
         )
-    if sources.partitions and not _CONTROLLERS & set(sources.kinds):
+    if sources.partitions and not sources.with_detections and not _CONTROLLERS & set(sources.kinds):
         yield (
-            "There is no controller.log: the time at which a broker's death was detected is unknown, so begins of "
+            "No line shows when a controller noticed that a broker was gone, as those of controller.log do: begins of "
             "outages are bounded by lines of brokers and state-change.log, and causes may be missing."
         )
 

@@ -7,17 +7,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.decide.whatif.coverage import ENOUGH, share
-from kactl.forensics.event_types import Kind
+from kactl.forensics.event_types import NO_LOG, EventType, Kind
+from kactl.forensics.jobs.expressions import is_a
 from kactl.forensics.tables import FILE_COLUMNS, Manifest
-from kactl.forensics.wording import Moments, brokers, count, writers
+from kactl.forensics.wording import Moments, brokers, count, listed, writers
 
-from .facts import Facts, File, LogDetail, ReportCoverage, Sources
+from .facts import Facts, File, LeftOut, LogDetail, ReportCoverage, Sources
 from .findings import Clock
+from .gaps import Gap, gaps
 from .rows import moment, values
 from .section import Section, Table, field_table, fields
 
 FILES_SHOWN: Final = 200
-_NO_LOG: Final = (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE)
+EPOCHS_SHOWN: Final = 10
+# Lines of a controller about brokers, which controller.log has and state-change.log has not.
+_DETECTIONS: Final = (
+    EventType.BROKERS_CHANGED,
+    EventType.BROKER_FAILED,
+    EventType.BROKER_STARTED,
+    EventType.BROKER_STOPPING,
+    EventType.BROKER_FENCED,
+    EventType.BROKER_UNFENCED,
+    EventType.BROKER_REGISTERED,
+)
 # The controller's own record is complete without a log of any broker.
 _COMPLETE: Final = frozenset({Kind.DUMP, Kind.KACTL})
 
@@ -26,13 +38,22 @@ def sources(manifest: Manifest, tables: dict[str, DataFrame]) -> Sources:
     """Returns the sources, from the tables of files, levels, skew, leadership and absences."""
     # There may be any files beside logs; one counts as unreadable only if it was given by name.
     by_name = [path.rstrip("/") for path in manifest.sources]
-    no_log = [str(kind) for kind in _NO_LOG]
+    no_log = [str(kind) for kind in NO_LOG]
     is_log = ~f.col("kind").isin(no_log)
     is_missed = f.col("error").isNotNull() & ((f.col("kind") != str(Kind.FOREIGN)) | f.col("path").isin(by_name))
+    is_other = ~is_log & ~is_missed
     files = tables["files"].where(is_log | is_missed)
-    (errors,) = files.agg(
-        f.count_if(~is_log).alias("unreadable"), f.count_if(f.col("error").isNotNull()).alias("broken")
-    ).collect()
+    in_unknown_layout = f.when(f.col("kind") == str(Kind.NOT_UNDERSTOOD), f.col("path"))
+    (counts,) = (
+        tables["files"]
+        .agg(
+            f.count_if(is_missed & ~is_log).alias("unreadable"),
+            f.count_if(is_missed | (is_log & f.col("error").isNotNull())).alias("broken"),
+            f.count_if(is_other).alias("left_out_all"),
+            f.slice(f.sort_array(f.collect_set(in_unknown_layout)), 1, FILES_SHOWN).alias("not_understood"),
+        )
+        .collect()
+    )
     (period,) = (
         tables["files"]
         .agg(
@@ -52,6 +73,8 @@ def sources(manifest: Manifest, tables: dict[str, DataFrame]) -> Sources:
         )
         .collect()
     )
+    left_out = tables["files"].where(is_other).select("path", f.coalesce("error", f.lit("is empty")).alias("reason"))
+    (epochs,) = _epochs_without_line(tables["leadership"]).collect()
     levels = _levels(tables["levels"])
     with_log = {log.speaker for log in levels}
     ids = _brokers(tables)
@@ -69,7 +92,13 @@ def sources(manifest: Manifest, tables: dict[str, DataFrame]) -> Sources:
         brokers=ids,
         silent=tuple(broker for broker in ids if broker not in with_log),
         kinds=tuple(kind for kind in period["kinds"] if kind not in no_log),
-        **errors.asDict(),
+        gaps=_gaps(tables, period["begin"], period["end"], with_log),
+        epochs_missing=epochs["missing"] or 0,
+        epochs_missing_of=tuple(epochs["names"]),
+        with_detections=bool(tables["events"].where(is_a(*_DETECTIONS)).limit(1).count()),
+        not_understood=tuple(counts["not_understood"]),
+        left_out=values(left_out.orderBy("path").limit(FILES_SHOWN), LeftOut) if counts["left_out_all"] else (),
+        **{name: counts[name] for name in ("unreadable", "broken", "left_out_all")},
         **led.asDict(),
     )
 
@@ -77,6 +106,24 @@ def sources(manifest: Manifest, tables: dict[str, DataFrame]) -> Sources:
 def _files(files: DataFrame) -> tuple[File, ...]:
     empty: Value = f.array().cast("array<string>")
     return values(files.withColumns({name: f.coalesce(name, empty) for name in ("levels", "warnings")}), File)
+
+
+def _gaps(
+    tables: dict[str, DataFrame], begin: int | None, end: int | None, speakers: set[int | None]
+) -> tuple[Gap, ...]:
+    if begin is None or end is None:
+        return ()
+    return gaps(tables, (begin, end), [speaker for speaker in speakers if speaker is not None])
+
+
+def _epochs_without_line(leadership: DataFrame) -> DataFrame:
+    """Sum of the leader epochs between known ones that are in no log, and the partitions with most of them."""
+    spans = leadership.groupBy("topic", "partition", "life").agg(
+        (f.max("leader_epoch") - f.min("leader_epoch") + 1 - f.countDistinct("leader_epoch")).alias("missing")
+    )
+    worst = f.sort_array(f.collect_list(f.struct((-f.col("missing")).alias("rank"), "topic", "partition")))
+    names = f.transform(f.slice(worst, 1, EPOCHS_SHOWN), lambda row: f.concat_ws("-", row["topic"], row["partition"]))
+    return spans.where("missing > 0").agg(f.sum("missing").alias("missing"), names.alias("names"))
 
 
 def _levels(levels: DataFrame) -> tuple[LogDetail, ...]:
@@ -107,16 +154,26 @@ def coverage(facts: Facts, moments: Moments) -> ReportCoverage:
     of_files = share(files - sources.broken, files)
     of_lines = share(sources.events, sources.events + sources.unparsed)
     of_time = _time_share(facts)
-    least = min(of_brokers, of_files, of_lines, of_time)
+    of_epochs = share(sources.led, sources.led + sources.epochs_missing) if sources.epochs_missing else 1.0
+    least = min(of_brokers, of_files, of_lines, of_time, of_epochs)
     none_of = f" (none of {brokers(sources.silent)})" if silent else ""
+    unknown = sources.not_understood
+    which = f" ({listed(unknown, most=3)} not understood)" if unknown else ""
     parts = [
         f"logs of {known - silent:,} of {count(known, 'broker')}{none_of}",
-        f"{files - sources.broken:,} of {count(files, 'file')} read to the end",
+        f"{files - sources.broken:,} of {count(files, 'file')} read to the end{which}",
         f"{_percent(of_lines)} of the relevant lines parsed",
     ]
     if sources.begin is not None and sources.end is not None:
-        part = "" if of_time >= 1 else f", {_percent(of_time)} of the requested time"
+        of = "the requested time" if facts.asked.begin or facts.asked.end else "that time in the brokers' logs"
+        part = "" if of_time >= 1 else f", {_percent(of_time)} of {of}"
         parts.append(f"{moments.seconds(sources.begin)} to {moments.seconds(sources.end)} ({moments.name}){part}")
+    if of_gaps := gap_texts(facts, moments):
+        parts.append(f"no lines of {listed(of_gaps, most=3)}")
+    if sources.epochs_missing:
+        parts.append(
+            f"{count(sources.epochs_missing, 'leader epoch')} of {listed(sources.epochs_missing_of, most=3)} in no log"
+        )
     return ReportCoverage(
         stated=f"Coverage: {', '.join(parts)}; {count(sources.partitions, 'partition')} known.",
         share=least,
@@ -126,13 +183,26 @@ def coverage(facts: Facts, moments: Moments) -> ReportCoverage:
         brokers_share=of_brokers,
         files=files,
         files_broken=sources.broken,
+        files_not_understood=unknown,
         files_share=of_files,
         lines_share=of_lines,
         begin=sources.begin,
         end=sources.end,
         time_share=of_time,
+        epochs_missing=sources.epochs_missing,
+        epochs_share=of_epochs,
         partitions=sources.partitions,
     )
+
+
+def gap_texts(facts: Facts, moments: Moments) -> list[str]:
+    """Returns the gaps within the requested time, the longest first, those at the same time together."""
+    brokers_of: dict[tuple[str, str], list[int]] = {}
+    for gap in sorted(facts.sources.gaps, key=lambda gap: -gap.ms):
+        begin, end = max(gap.begin, facts.asked.begin or gap.begin), min(gap.end, facts.asked.end or gap.end)
+        if begin < end:
+            brokers_of.setdefault((moments.seconds(begin), moments.seconds(end)), []).append(gap.broker)
+    return [f"{brokers(ids)} from {begin} to {end}" for (begin, end), ids in brokers_of.items()]
 
 
 def _time_share(facts: Facts) -> float:
@@ -141,8 +211,14 @@ def _time_share(facts: Facts) -> float:
         return 1.0
     first, last = facts.asked.begin or begin, facts.asked.end or end
     requested_ms = round((last - first).total_seconds() * 1000)
-    covered_ms = round((min(last, end) - max(first, begin)).total_seconds() * 1000)
-    return share(max(0, covered_ms), requested_ms) if requested_ms > 0 else 1.0
+    covered_ms = max(0, round((min(last, end) - max(first, begin)).total_seconds() * 1000))
+    if requested_ms <= 0:
+        return 1.0
+    with_log = max(1, len(facts.sources.brokers) - len(facts.sources.silent))
+    missing_ms = sum(
+        max(0, round((min(last, gap.end) - max(first, gap.begin)).total_seconds() * 1000)) for gap in facts.sources.gaps
+    )
+    return share(max(0, round(covered_ms - missing_ms / with_log)), requested_ms)
 
 
 def _percent(part: float) -> str:
@@ -165,7 +241,7 @@ def source_section(facts: Facts, moments: Moments) -> Section:
             f"{count(sources.files, 'file')} with {count(sources.lines, 'line')}, {sources.unparsed:,} of them not "
             f"parsed.{more} Times are of {moments.name}.",
         ),
-        tables=(*_file_table(facts, moments), *_clock_table(facts)),
+        tables=(*_file_table(facts, moments), *_table_of_left_out(sources), *_clock_table(facts)),
     )
 
 
@@ -183,6 +259,15 @@ def _file_table(facts: Facts, moments: Moments) -> tuple[Table, ...]:
         ),
         facts.sources.listed,
         "Files",
+    )
+
+
+def _table_of_left_out(sources: Sources) -> tuple[Table, ...]:
+    shown, all_ = len(sources.left_out), sources.left_out_all
+    return field_table(
+        (("file", lambda file: file.path), ("reason", lambda file: file.reason)),
+        sources.left_out,
+        "Files that were left out" + (f", the first {shown:,} of {all_:,}" if all_ > shown else ""),
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from kactl.forensics.wording import Moments, brokers, count, count_was, duration, listed, sentence, share, was
 
 from .facts import Facts
-from .limits import can_count_losses, is_blind
+from .limits import can_count_losses, is_blind, unread
 from .model import Incident, Lost, Share, Sums
 from .objectives import describe_used
 
@@ -47,6 +47,8 @@ def headline(facts: Facts) -> str:
         return sentence(", and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts))
     if is_blind(facts):
         return "These logs cannot show whether anything was unavailable."
+    if gaps := unread(facts.sources):
+        return sentence(f"no outage was found in the lines that were read, but {gaps}")
     if facts.unexplained.outages:
         changes = count(facts.unexplained.outages, "change")
         return f"No leader was lost according to these logs; {changes} of leaders stay unexplained."
@@ -97,7 +99,11 @@ def _period(facts: Facts, moments: Moments) -> str:
     when = f"In {count(facts.incidents_all, 'incident')}, {interval}"
     if facts.incidents_all == 1:
         when = f"Within one incident, {interval} ({duration(all_[0].span_ms)} in all)"
-    of = f" (of {facts.sources.partitions:,} in the logs)" if facts.sources.partitions >= sums.partitions else ""
+    of = (
+        f" (of {count(facts.sources.partitions, 'partition')} in the logs)"
+        if facts.sources.partitions >= sums.partitions
+        else ""
+    )
     return f"{when}, {_affected(sums)}{of} had no leader that clients could use."
 
 

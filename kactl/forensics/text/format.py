@@ -31,6 +31,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from kactl.forensics.event_types import EventType, Role
@@ -128,8 +129,9 @@ def _options(words: list[str]) -> dict[str, Any]:
         elif name == "by_prefix":
             options[name] = True
         else:
+            # Not by a scalar of Arrow, which would import pandas, before a command could reject its input.
             kind = SCHEMA.field(name).type
-            options[name] = pa.scalar(value).cast(kind).as_py()
+            options[name] = value if pa.types.is_string(kind) else msgspec.convert(value, int | bool, strict=False)
     return options
 
 

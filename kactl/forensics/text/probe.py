@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import re
 from collections import Counter
@@ -12,6 +13,7 @@ import msgspec
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.storage import Location
+from kactl.runtime.escaping import harmless
 
 from . import envelope
 from .broker_id import Prefixes
@@ -36,6 +38,12 @@ _PACKED: Final = {
     "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
 }
 _KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
+# Loggers of Kafka that other programs have, too: their lines do not show that a broker wrote them.
+_CLIENTS: Final = {
+    "Kafka Connect": (b"org.apache.kafka.connect.",),
+    "Kafka Streams": (b"org.apache.kafka.streams.",),
+    "a client of Kafka": (b"org.apache.kafka.clients.", b"org.apache.kafka.common.", b"kafka.tools.", b"kafka.utils."),
+}
 # The client of ZooKeeper in a broker. Its lines alone, as during an outage, do not show which program wrote them.
 _ZOOKEEPER_CLIENT: Final = (
     b"org.apache.zookeeper.ClientCnxn",
@@ -43,13 +51,43 @@ _ZOOKEEPER_CLIENT: Final = (
     b"org.apache.zookeeper.client.",
     b"org.I0Itec.zkclient.",
 )
-# `broker-3/state-change.log`, `kafka_3.log`, `node3`: only used if no line contains a broker id.
-_IN_PATH: Final = re.compile(r"(?:broker|kafka|node|controller|server)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+# `broker-3/state-change.log`, `kafka_3.log`, `node3`: only used if no line contains a broker id. Versions, as in
+# `kafka_2.13-3.6.0`, and dates are no ids.
+_IN_PATH: Final = re.compile(
+    r"(?:broker|kafka|node|controller|server)[-_.]?(?!(?:19|20)\d{6})(\d{1,9})(?![\d]|[-_.]\d)", re.IGNORECASE
+)
 # Up to 0.11, outside of brackets.
 _PARTITION_ON: Final = re.compile(rb"Partition \[[\w.-]+,\d+\] on broker (\d+): ")
 _NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
 _CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
 _ID_DIGITS: Final = 10
+# Loggers, and prefixes of messages, of brokers and controllers; not of clients, Connect and Streams.
+_OF_KAFKA: Final = re.compile(
+    rb"state\.change\.logger|\bkafka\.(?:cluster|controller|coordinator|log|network|raft|server|zk|zookeeper)\.|"
+    rb"\borg\.apache\.kafka\.(?:controller|coordinator|image|metadata|network|raft|server|storage)\.|"
+    rb"\[(?:Broker|BrokerLifecycleManager|BrokerServer|Controller|ControllerServer|KafkaRaftServer|KafkaServer|"
+    rb"LogLoader|Partition|QuorumController|RaftManager|ReplicaManager) [^\]]{0,300}?(?:id|nodeId|broker)=\d"
+)
+# One of these is in each of them; a quick first test.
+_MARKS: Final = (
+    b"kafka.",
+    b"state.change.logger",
+    b"Broker",
+    b"Controller",
+    b"Kafka",
+    b"Log",
+    b"Partition",
+    b"Manager",
+)
+# A time of day, or milliseconds or seconds since 1970: files of settings name the same loggers, and have no times.
+_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d|(?<!\d)[12]\d{9}(?:\d{3}){0,3}(?!\d)")
+# So much of a file is searched for lines of Kafka if its first lines have none.
+_SEARCHED_BYTES: Final = 64 * 1024 * 1024
+_SHOWN_BYTES: Final = 160
+# A line with more than one invalid character in so many is binary.
+_BINARY: Final = 10
+_NO_TEXT: Final = "is no text"
+_DAYLESS: Final = "its lines have a time, but no day: they cannot be ordered"
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +139,10 @@ def probe(path: str) -> Probe:
             packed = location.is_packed(file)
             plain: Readable = Unzipped(file) if packed else file
             begin = _begin(plain)
+            found = _look(path, begin, size=size, packed=packed)
+            return found if found.kind is not Kind.FOREIGN else _searched(found, plain, begin)
     except (OSError, Broken) as error:
         return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {why(error)}")
-    return _look(path, begin, size=size, packed=packed)
 
 
 def shown(path: str) -> str:
@@ -169,7 +208,7 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
     fields = _fields(sample, layout)
     kind = _kind(fields)
     if kind is Kind.FOREIGN:
-        return msgspec.structs.replace(result, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
+        return msgspec.structs.replace(result, kind=kind, error=_why_not_kafka(fields))
     return msgspec.structs.replace(
         result,
         kind=kind,
@@ -178,6 +217,62 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         years_ahead=years_ahead([line[0] for line in fields]),
         broker=_broker(fields, sample, path),
     )
+
+
+def _searched(found: Probe, file: Readable, begin: bytes) -> Probe:
+    """Search a file that is no log for lines of Kafka. The result names the first of them."""
+    if b"\0" in begin:
+        if found.error == _NO_TEXT and _is_binary(_shown(begin.replace(b"\0", b""))):
+            return found
+        begin, file = begin.replace(b"\0", b""), _WithoutNulls(file)
+    read, rest = 0, b""
+    chunk = begin
+    while chunk:
+        text = rest + chunk
+        lines = text.split(b"\n") if any(mark in text for mark in _MARKS) else [text.rpartition(b"\n")[2]]
+        # A line without an end is not complete yet, unless it is longer than any log's.
+        rest = lines.pop() if len(lines[-1]) < _READ_BYTES else b""
+        for line in lines:
+            if _is_of_kafka(line):
+                return _not_understood(found, line)
+        read += len(chunk)
+        chunk = file.read(_READ_BYTES) if read < _SEARCHED_BYTES else b""
+    return _not_understood(found, rest) if _is_of_kafka(rest) else found
+
+
+def _is_binary(shown: str) -> bool:
+    return shown.count("\N{REPLACEMENT CHARACTER}") > len(shown) // _BINARY
+
+
+def _is_of_kafka(line: bytes) -> bool:
+    return _OF_KAFKA.search(line) is not None and _TIME.search(line) is not None
+
+
+def _not_understood(found: Probe, line: bytes) -> Probe:
+    error = (
+        found.error
+        if found.error == _DAYLESS
+        else (
+            "has lines of a broker or controller in a layout that is not known, and was left out; the first of them: "
+            f"{_shown(line)}"
+        )
+    )
+    return msgspec.structs.replace(found, kind=Kind.NOT_UNDERSTOOD, error=error)
+
+
+def _shown(line: bytes) -> str:
+    cut = harmless(line.strip()[:_SHOWN_BYTES].decode("utf-8", "replace"))
+    return cut if len(line) <= _SHOWN_BYTES else f"{cut} ..."
+
+
+class _WithoutNulls:
+    """UTF-16 as far as a search for ASCII characters needs it."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+
+    def read(self, size: int, /) -> bytes:
+        return self._file.read(size).replace(b"\0", b"")
 
 
 def _lines(begin: bytes) -> list[bytes]:
@@ -196,8 +291,17 @@ def _is_utf8(begin: bytes) -> bool:
 
 def _why_foreign(sample: Sequence[bytes]) -> str:
     if envelope.is_dayless(sample):
-        return "its lines have a time, but no day: they cannot be ordered"
-    return "is no log whose layout is known: none of its first lines begins with a time and a level"
+        return _DAYLESS
+    first = next(line for line in sample if line.strip(b"\0\r "))
+    shown = _shown(first)
+    return _NO_TEXT if _is_binary(shown) else f"is no log whose layout is known; its first line: {shown}"
+
+
+def _why_not_kafka(fields: "Sequence[_Fields]") -> str:
+    for program, loggers in _CLIENTS.items():
+        if any(line[4].startswith(loggers) for line in fields):
+            return f"is a log of {program}, not of a broker or controller"
+    return "is a log, but none of Kafka's brokers and controllers"
 
 
 def _kind(fields: "Sequence[_Fields]") -> Kind:
@@ -206,13 +310,17 @@ def _kind(fields: "Sequence[_Fields]") -> Kind:
     short = _short_names(fields)
     if short is not None:
         loggers = Counter({logger: count for logger, count in loggers.items() if logger in short})
+    prefixes = Prefixes()
     state = sum(count for logger, count in loggers.items() if logger.startswith((b"state.change.logger", STATE_SHORT)))
     ours = sum(count for logger, count in loggers.items() if is_ours(logger))
     if state * 2 >= total:
         return Kind.STATE_CHANGE
     if ours * 2 >= total:
         return Kind.CONTROLLER
-    kafka = sum(count for logger, count in loggers.items() if short is not None or logger.startswith(_KAFKA))
+    of_clients = tuple(itertools.chain(*_CLIENTS.values()))
+    kafka = any(
+        short is not None or (logger.startswith(_KAFKA) and not logger.startswith(of_clients)) for logger in loggers
+    ) or any(prefixes[line[2]].speaker is not None for line in fields)
     is_of_client = all(logger.startswith(_ZOOKEEPER_CLIENT) for logger in loggers)
     return Kind.SERVER if kafka or (loggers and is_of_client) else Kind.FOREIGN
 

@@ -128,7 +128,7 @@ def test_invisible_losses_are_not_denied() -> None:
             "at TRACE in some hours only",
         ),
         ({"silent": (1, 3)}, "There is no log of brokers 1 and 3, of 3 known"),
-        ({"kinds": ("state-change",)}, "There is no controller.log"),
+        ({"kinds": ("state-change",)}, "No line shows when a controller noticed"),
         ({"unparsed": 10}, "10 lines of 1,000 (1 %) should have been parsed"),
     ],
     ids=lambda each: str(each)[:40],
