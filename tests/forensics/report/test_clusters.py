@@ -53,10 +53,18 @@ def test_clusters_in_one_folder_are_refused(spark: SparkSession, rows: list[dict
         leads(0, "AAA", (0, 900)) + leads(1, "BBB", (901, 1800)),
         leads(0, "AAA", LONG) + leads(1, "BBB", LONG, topic="orders"),
         acts(0, 3, 12, LONG) + acts(1, 1, 13, (1790, 1980)),
+        acts(0, 3, 12, OFTEN) + acts(1, 1, 13, (180, 1980)),
         acts(0, 3, 12, LONG) + acts(1, 1, 14, (180, 1980)),
         acts(0, 3, 12, (0, 700)) + acts(1, 1, 15, (690, 1980)),
     ],
-    ids=["created again", "two topics", "replaced controller", "resumed controller", "epochs between are not logged"],
+    ids=[
+        "created again",
+        "two topics",
+        "replaced controller",
+        "replaced and goes on",
+        "resumed controller",
+        "epochs between are not logged",
+    ],
 )
 def test_history_of_one_cluster_is_accepted(spark: SparkSession, rows: list[dict[str, Any]]) -> None:
     check(spark, rows)
