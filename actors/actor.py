@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.model.errors import IllegalState, KactlError, Remedy
 from kactl.runtime.logs import logger
-from kactl.telemetry.event_origin import NO_ORIGIN, Origin, present
+from kactl.telemetry.event_record import NO_ORIGIN, Origin, present
 
 log = logger(__name__)
 

@@ -43,8 +43,7 @@ from kactl.model.errors import BrokerUnreachable
 from kactl.runtime.clock import Clock
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
-from kactl.telemetry.event_origin import ORIGIN, Origin
-from kactl.telemetry.event_trace import EventTrace
+from kactl.telemetry.event_record import ORIGIN, EventRecord, Origin
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
@@ -86,7 +85,7 @@ class Outgoing(NamedTuple):
     """
 
     request: Request
-    events: tuple[EventTrace, ...] = ()
+    events: tuple[EventRecord, ...] = ()
     number: int = 0
 
 
@@ -173,7 +172,7 @@ class Channel(Actor[Outgoing]):
         oldest = self.inbox.oldest if self._in_flight is None else self._in_flight.message
         return oldest is None or oldest.number > number
 
-    def put(self, request: Request, event: EventTrace | None = None, *, number: int = 0) -> bool:
+    def put(self, request: Request, event: EventRecord | None = None, *, number: int = 0) -> bool:
         """Queue a request, sent by `event`. Returns False if the queue is full; nothing was queued then.
 
         Args:
@@ -263,7 +262,7 @@ class Channel(Actor[Outgoing]):
             for one, of_one, number in zip(left, events, lowest, strict=True)
         ]
 
-    def _merged(self, waiting: list[Entry[Outgoing]]) -> tuple[EventTrace, ...]:
+    def _merged(self, waiting: list[Entry[Outgoing]]) -> tuple[EventRecord, ...]:
         """Returns the events that wait for some requests, each once."""
         counts = collections.Counter(event for entry in waiting for event in entry.message.events)
         for event, count in counts.items():

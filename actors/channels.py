@@ -21,7 +21,7 @@ from kactl.model import Broker
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import EventLog
-from kactl.telemetry.event_trace import EventTrace
+from kactl.telemetry.event_record import EventRecord
 from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
@@ -87,7 +87,7 @@ class Channels:
         # sent: the complete state does not name deleted replicas.
         self._lagging: set[int] = set()
         # The events that send brokers the complete state after that. It stands for the requests that were dropped.
-        self._restoring: dict[int, EventTrace] = {}
+        self._restoring: dict[int, EventRecord] = {}
         self._queued = 0  # number of the requests that were queued last
         self._watchers = 0
         self.gate = SendGate()

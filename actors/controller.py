@@ -25,11 +25,11 @@ from kactl.decide.messages.events import (
 from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
-from kactl.telemetry.event_traces import EventTraces
+from kactl.telemetry.event_record import EventRecord
+from kactl.telemetry.event_records import EventRecords
 from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
-from .event_stats import EventStats
 from .handlers.base import ControllerContext
 from .handlers.controllership import CONTEST_BACKOFF_MS
 from .handlers.registry import AllHandlers
@@ -73,9 +73,11 @@ class ControllerLoop(Actor[Event]):
         self.clock = context.clock
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
-        self.event_stats = EventStats(context.clock)
         # No process handles an event per microsecond, so ids keep rising over restarts.
-        self.traces = EventTraces(context.history, context.clock, telemetry, first=context.clock.now_ms() * 1000)
+        first = context.clock.now_ms() * 1000
+        self.events = EventRecords(
+            context.cluster.controller_id, context.history, context.clock, telemetry, first=first
+        )
         self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
         self._over: Exception | None = None  # the error of a small event that ends the large one
         self.retries = Timers(context.clock, self.inbox.put_once)
@@ -104,48 +106,39 @@ class ControllerLoop(Actor[Event]):
 
     async def receive(self, message: Event) -> Any:
         """Handle one event completely. After any error the controller is ready for the next event."""
-        waited_ms, origin = self.inbox.waited_ms, self.inbox.origin
-        self.event_stats.begin(message, waited_ms)
-        self.telemetry.queued(waited_ms)
+        record = self.events.begin(
+            message, self.inbox.waited_ms, self.inbox.origin, controller_epoch=self.cluster.fence.epoch
+        )
         before, self.state = self.state, message.state
         recorded = self.context.history.seq
         self.preemption.begun(message.priority)
         if self.preemption.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
         try:
-            with self.traces.handling(
-                message,
-                waited_ms,
-                controller_id=self.cluster.controller_id,
-                controller_epoch=self.cluster.fence.epoch,
-                origin=origin,
-            ):
-                return await self._receive(message, origin.check)
+            with record.in_use():
+                return await self._receive(message, record)
         finally:
             self.state = before
-            if type(message) in RECORDED and self.is_active and recorded == self.context.history.seq:
-                self.event_stats.no_change()
-            took_ms = self.event_stats.end()
+            unchanged = type(message) in RECORDED and self.is_active and recorded == self.context.history.seq
+            self.events.end(record, unchanged=unchanged)
             self.preemption.depth -= 1
-            if message.state.is_timed:
-                self.telemetry.processed(message.state.label, took_ms)
 
-    async def _receive(self, message: Event, check: Callable[[], None] | None) -> Any:
+    async def _receive(self, message: Event, record: EventRecord) -> Any:
         if not self.is_active and not message.on_standby:
             if message.asked:
                 raise self._not_controller(message)
             self.standby.notified(message)
             return None
         try:
-            if message.asked and check is not None:
-                check()
+            if message.asked and record.origin.check is not None:
+                record.origin.check()
             result = await self._handle(message)
             if isinstance(message, Startup):
                 self._late_start.started()
             return result
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
-            self._failed(moved)
+            record.error = moved
             if self.preemption.depth > 1:
                 # The large event relies on the cluster: it ends first, and then this instance resigns.
                 self._over = moved
@@ -156,7 +149,7 @@ class ControllerLoop(Actor[Event]):
             if message.asked:
                 raise self._not_controller(message) from moved
         except Exception as error:
-            self._failed(error)
+            record.error = error
             if isinstance(error, IllegalState) and self.preemption.depth > 1:
                 self._over = error
             elif isinstance(error, IllegalState) and self.is_active:
@@ -185,10 +178,6 @@ class ControllerLoop(Actor[Event]):
             if self.cluster.has_retries:
                 self._retry_later(WriteFailure())
         return None
-
-    def _failed(self, error: Exception) -> None:
-        self.event_stats.fail()
-        self.context.history.current.error = error
 
     def _not_controller(self, asked: Event, *, unknown: bool = False) -> NotController:
         """Returns the error for the caller of `asked`, which names the active controller.
@@ -278,7 +267,7 @@ class ControllerLoop(Actor[Event]):
     def _preempt(self) -> None:
         """Drop all waiting events, and raise NotController for those that are requests."""
         drained = self.inbox.drain()
-        self.event_stats.preempted(entry.message for entry in drained)
+        self.events.preempted(entry.message for entry in drained)
         for message, reply_to, *_ in drained:
             if reply_to is not None and not reply_to.done():
                 reply_to.set_exception(self._not_controller(message))

@@ -87,10 +87,10 @@ def readings(
             (actor.busy_ms / 1000, {"kactl.actor": actor.name}) for actor in (loop, partitions, replicas)
         ],
         "kactl.event.started": lambda: [
-            (count, {"kactl.event.kind": label}) for label, count in loop.event_stats.started.items()
+            (count, {"kactl.event.kind": label}) for label, count in loop.events.started.items()
         ],
         "kactl.event.unchanged": lambda: [
-            (count, {"kactl.event.kind": label}) for label, count in loop.event_stats.unchanged.items()
+            (count, {"kactl.event.kind": label}) for label, count in loop.events.unchanged.items()
         ],
         "kactl.isr.proposal.rejected": _counted(loop.context.proposals_rejected, "error"),
         "kactl.transitions.refused": lambda: [

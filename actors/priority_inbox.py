@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kactl.telemetry.event_origin import Origin, present
+from kactl.telemetry.event_record import Origin, present
 
 from .actor import INBOX_LIMIT, Entry, Inbox
 

@@ -1,6 +1,8 @@
 """Queries of a controller instance, as methods. They do not wait and change nothing."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -16,13 +18,43 @@ from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 from kactl.model.errors import BadRequest, NotController, NotFound
 from kactl.runtime.clock import Clock
 from kactl.telemetry.event_log import EventLog
-from kactl.telemetry.event_traces import RECORDS_MAX
+from kactl.telemetry.event_records import RECORDS_MAX, Current, Kind, Summary
 from kactl.telemetry.terms import ENDED_UNSEEN, Term
 
 from .controller import ControllerLoop
-from .event_stats import QueueView
 from .links import Links
 from .remote_sessions import RemoteSessions
+
+# At most this many waiting events are listed.
+NAMED_MAX: Final = 1000
+
+
+class QueuedEvent(msgspec.Struct, frozen=True):
+    """An event that waits, and whether a caller waits for its result."""
+
+    label: str
+    waited_ms: float
+    asked: bool
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """The controller's inbox and its statistics, at one moment.
+
+    Attributes:
+        oldest_ms: how long the oldest event has waited; 0 if there is none.
+        refused: number of events that were rejected because the inbox was full.
+        next: the first waiting events, in order.
+        kinds: by label; kinds without an event are left out.
+        wait: of all kinds; empty if there was no event in the last five minutes.
+    """
+
+    depth: int
+    oldest_ms: float
+    refused: int
+    current: Current | None
+    next: list[QueuedEvent]
+    kinds: list[Kind]
+    wait: Summary
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -77,9 +109,9 @@ class Queries:
     ) -> None:
         """Continue the history of earlier processes of this instance. To be called before the instance is entered.
 
-        See `EventLog.restore`, `Controllerships.restore` and `EventTraces.restore`.
+        See `EventLog.restore`, `Controllerships.restore` and `EventRecords.restore`.
         """
-        self.loop.traces.restore(elections)
+        self.loop.events.restore(elections)
         self.history.restore(events, orderly=orderly)
         self.loop.controllership.terms.restore(map(self._ended, terms))
 
@@ -104,11 +136,21 @@ class Queries:
 
     def elections(self, *, limit: int = RECORDS_MAX) -> list[ElectionEvent]:
         """Returns the newest events that moved leadership, newest first; those in progress come first."""
-        return self.loop.traces.recent(limit=limit)
+        return self.loop.events.recent(limit=limit)
 
     def queue(self, *, limit: int = 20) -> QueueView:
         """Returns the waiting events, the first `limit` by name, the event in progress, and durations by kind."""
-        return self.loop.event_stats.view(self.loop.inbox, limit=limit)
+        events, inbox = self.loop.events, self.loop.inbox
+        named = islice(inbox.waiting(), min(limit, NAMED_MAX))
+        return QueueView(
+            depth=len(inbox),
+            oldest_ms=inbox.oldest_ms,
+            refused=inbox.refused,
+            current=events.current(),
+            next=[QueuedEvent(event.label, waited_ms, asked) for event, waited_ms, asked in named],
+            kinds=events.kinds(),
+            wait=events.wait(),
+        )
 
     def brokers(self) -> list[Broker]:
         """Returns the registered brokers, by id."""

@@ -14,7 +14,7 @@ response to a request is a small event of its own."""
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 from unittest import mock
 
 from opentelemetry.sdk.trace import TracerProvider
@@ -27,7 +27,7 @@ from bench.election import BROKERS, TOPICS, Bench, median, running
 from bench.figures import Found
 from bench.run import main, module, say
 from kactl.config.controller_settings import CHUNK_PARTITIONS
-from kactl.telemetry.event_trace import StageTime
+from kactl.telemetry.event_record import StageTime
 from kactl.telemetry.metrics import Telemetry
 
 NAME: Final = "tracing"
@@ -37,23 +37,20 @@ FORMS: Final = ("bare", "recorded", "exported")
 @contextlib.contextmanager
 def form_of(bench: Bench, form: str, exporting: Telemetry) -> Iterator[None]:
     """Runs the block with a controller that records its events in one of the forms."""
-    traces = bench.loop.traces
+    events, idle = bench.loop.events, bench.loop.context.history.idle
     if form == "recorded":
         yield
     elif form == "exported":
-        with mock.patch.object(traces, "_telemetry", exporting):
+        with mock.patch.object(events, "_telemetry", exporting):
             yield
     else:
         with (
-            mock.patch.object(traces, "handling", _nothing),
+            mock.patch.object(events, "begin", return_value=idle),
+            mock.patch.object(events, "end"),
             mock.patch.object(StageTime, "__enter__", _enter),
             mock.patch.object(StageTime, "__exit__", _exit),
         ):
             yield
-
-
-def _nothing(*_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext()
 
 
 def _enter(_: StageTime) -> None:

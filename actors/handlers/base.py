@@ -29,7 +29,7 @@ from kactl.model.errors import BadRequest
 from kactl.runtime.clock import Clock
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
-from kactl.telemetry.event_origin import StoredRequests
+from kactl.telemetry.event_records import StoredRequests
 
 
 class BrokerChannels(Outbox, Protocol):

@@ -20,7 +20,7 @@ from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 from kactl.telemetry.attempts import Outcome, outcome_of_error
-from kactl.telemetry.event_origin import ORIGIN
+from kactl.telemetry.event_record import ORIGIN
 
 from .client import CLIENT, PRINCIPAL, ClientInfo
 from .problem import Refused

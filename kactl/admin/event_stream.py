@@ -209,15 +209,15 @@ class _LiveElections:
 
     @property
     def has_some(self) -> bool:
-        return bool(self._service.controller.loop.traces.live())
+        return bool(self._service.controller.loop.events.live())
 
     def frames(self) -> bytes:
         """Returns the frames of the elections that have made progress since the last call."""
         now_ms = self._service.controller.clock.now_ms()
-        live = {trace.progress: trace for trace in self._service.controller.loop.traces.live()}
-        new = [trace for progress, trace in live.items() if progress not in self._sent]
+        live = {event.progress: event for event in self._service.controller.loop.events.live()}
+        new = [event for progress, event in live.items() if progress not in self._sent]
         self._sent = set(live)
-        records = (msgspec.structs.replace(trace.record(), time_ms=now_ms) for trace in new)
+        records = (msgspec.structs.replace(event.record(), time_ms=now_ms) for event in new)
         return b"".join(b"event: election\ndata: %s\n\n" % encode(record) for record in records)
 
 

@@ -14,7 +14,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from kactl.model.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 from kactl.security.access import stranger
-from kactl.telemetry.event_origin import ORIGIN, Origin
+from kactl.telemetry.event_record import ORIGIN, Origin
 
 from . import problem
 from .client import PRINCIPAL, remote_of

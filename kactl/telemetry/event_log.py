@@ -33,7 +33,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.model.errors import IllegalState
 from kactl.runtime.clock import Clock
 
-from .event_trace import EventTrace, traceparent
+from .event_record import EventRecord, traceparent
 from .log_entries import Entry, Partitions, Replicas, Single, TransitionCounts
 from .outages import Outages
 
@@ -63,7 +63,7 @@ class EventLog:
     def __init__(self, clock: Clock, *, limit: int = RING_LIMIT, first: int = 1) -> None:
         self._clock = clock
         self._started_ms = clock.now_ms()
-        self.current = self.idle = EventTrace(clock)
+        self.current = self.idle = EventRecord(clock)
         self.outages = Outages()
         self._limit = limit
         self._ring: collections.deque[Entry] = collections.deque()

@@ -30,7 +30,7 @@ from kactl.decide.messages.control import (
 )
 from kactl.model.errors import ErrorCode
 
-from .event_trace import EventTrace
+from .event_record import EventRecord
 
 _NS: Final = 1_000_000
 _ERROR_NAMES: Final = {int(error): error.name for error in ErrorCode}
@@ -42,7 +42,7 @@ class EventSpans:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    def begin(self, event: EventTrace, state: str, *, controller_id: int, context: Context | None) -> Span | None:
+    def begin(self, event: EventRecord, state: str, *, controller_id: int, context: Context | None) -> Span | None:
         """Returns the span of an event that has begun, which `end` ends; None if the trace is not recorded.
 
         Args:
@@ -65,7 +65,7 @@ class EventSpans:
         )
         return span if span.is_recording() else None
 
-    def end(self, event: EventTrace, span: Span) -> None:
+    def end(self, event: EventRecord, span: Span) -> None:
         """End the span of an event that is handled, and add those of its stages."""
         assert event.because is not None
         assert event.handled_ms is not None
@@ -101,7 +101,7 @@ class EventSpans:
                 of_stage.end(_ns(event, ended_ms))
         span.end(_ns(event, event.handled_ms))
 
-    def answered(self, event: EventTrace, state: str, *, controller_id: int) -> None:
+    def answered(self, event: EventRecord, state: str, *, controller_id: int) -> None:
         """Make the spans of an event that a response led to, once it is handled."""
         if event.anchor is None or not (event.committed or event.notified or event.error is not None):
             return
@@ -113,7 +113,7 @@ class EventSpans:
 
     def request(
         self,
-        events: Sequence[EventTrace],
+        events: Sequence[EventRecord],
         request: Request,
         response: Response,
         *,
@@ -150,7 +150,7 @@ class EventSpans:
         span.end(_ns(event, ended_ms))
 
 
-def _ns(event: EventTrace, time_ms: float) -> int:
+def _ns(event: EventRecord, time_ms: float) -> int:
     """Returns a monotonic time as the wall clock shows it, from the moment at which the event was detected."""
     return event.wall_ms * _NS + round((time_ms - event.detected_ms) * _NS)
 

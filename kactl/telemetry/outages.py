@@ -15,7 +15,7 @@ from kactl.decide.state.change import Change
 from kactl.decide.state.rows import Bytes, Ints, RowNumbers
 from kactl.model import PartitionState
 
-from .event_trace import EventTrace, Led
+from .event_record import EventRecord, Led
 
 Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -77,7 +77,7 @@ class _Change(NamedTuple):
     leader_before: Ints
     leader: Ints
     target: PartitionState
-    event: EventTrace
+    event: EventRecord
     time_ms: float
 
 
@@ -102,7 +102,7 @@ class Outages:
         self._since_ms = np.zeros(0, np.float64)
         self._noted.clear()
 
-    def note(self, change: Change, target: PartitionState, event: EventTrace, time_ms: float) -> None:
+    def note(self, change: Change, target: PartitionState, event: EventRecord, time_ms: float) -> None:
         """Note that an event has moved all partitions of an applied change to a state."""
         rows = change.rows
         self._noted.append(_Change(rows.index, rows.state, rows.leader, change.leader, target, event, time_ms))
@@ -115,7 +115,7 @@ class Outages:
         since_ms = self._since_ms[~np.isnan(self._since_ms)]
         return now_ms - float(since_ms.min()) if len(since_ms) else 0.0
 
-    def ended(self, event: EventTrace) -> Outage | None:
+    def ended(self, event: EventRecord) -> Outage | None:
         """Count the outages that an event has ended. Returns their summary; None if there are none."""
         if not event.notified:
             return None
@@ -171,7 +171,7 @@ def _joined(chunks: Sequence[Led], field: int) -> Any:
     return np.concatenate([chunk[field] for chunk in chunks])
 
 
-def _acked_ms(event: EventTrace, leader: Ints) -> Times:
+def _acked_ms(event: EventRecord, leader: Ints) -> Times:
     """Returns for each leader when it had acknowledged all requests of an event; NaN if it has not."""
     acked = {broker: one.acked_ms for broker, one in event.notified.items() if one.acked_ms is not None}
     brokers = np.array(sorted(acked), np.int32)

@@ -5,7 +5,7 @@ import pytest
 from kactl.actors.channel import RETRY_BACKOFF_MS
 from kactl.decide.messages.log import BrokerEvent, ElectionEvent, PartitionEvent, ReplicaEvent
 from kactl.model import TopicPartition
-from kactl.telemetry import event_traces
+from kactl.telemetry import event_records
 from tests.support.clocks import settle
 from tests.support.controller_harness import SESSION_TIMEOUT_MS, World, world
 
@@ -51,7 +51,7 @@ async def test_record_is_complete_only_after_the_last_acknowledgement() -> None:
 
         await w.stop(1)
 
-        (trace,) = w.controller.loop.traces.live()
+        (trace,) = w.controller.loop.events.live()
         live = w.controller.elections()[0]
         assert len(records(w)) == before
         assert not live.complete
@@ -65,7 +65,7 @@ async def test_record_is_complete_only_after_the_last_acknowledgement() -> None:
         assert record.complete
         assert record.first_ack_us == 0
         assert record.last_ack_us == RETRY_BACKOFF_MS * 1000
-        assert w.controller.loop.traces.live() == []
+        assert w.controller.loop.events.live() == []
         # Broker 2 leads the partition and has acknowledged at once.
         assert record.outage is not None
         assert record.outage.max_us == 0
@@ -136,7 +136,7 @@ async def test_requests_to_a_broker_that_fails_are_recorded_as_dropped() -> None
         assert first.complete
         assert first.outage is None
         assert second.moved == 1
-        assert w.controller.loop.traces.live() == []
+        assert w.controller.loop.events.live() == []
 
 
 async def test_election_of_a_controller_that_resigns_is_recorded() -> None:
@@ -144,17 +144,17 @@ async def test_election_of_a_controller_that_resigns_is_recorded() -> None:
         await w.create("t", [[1, 2, 3]])
         w.brokers.silent.update((2, 3))
         await w.stop(1)
-        assert len(w.controller.loop.traces.live()) == 1
+        assert len(w.controller.loop.events.live()) == 1
 
         await w.controller.resign()
         await settle()
 
-        assert w.controller.loop.traces.live() == []
+        assert w.controller.loop.events.live() == []
         assert any(record.because.trigger == "BrokerChange" and record.complete for record in records(w))
 
 
 async def test_number_of_open_elections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_traces, "OPEN_MAX", 2)
+    monkeypatch.setattr(event_records, "OPEN_MAX", 2)
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         before = len(records(w))
@@ -165,7 +165,7 @@ async def test_number_of_open_elections_is_bounded(monkeypatch: pytest.MonkeyPat
             await w.write_isr("t-0", 2, 1)
             await w.controller.elect("preferred", [TopicPartition("t", 0)], timeout_ms=0)
 
-        assert len(w.controller.loop.traces.live()) == 2
+        assert len(w.controller.loop.events.live()) == 2
         assert [record.complete for record in records(w)[before:]] == [False, False]
 
         w.brokers.silent.clear()

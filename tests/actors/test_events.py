@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kactl.actors.event_stats import IDLE_MS, EventStats
-from kactl.actors.priority_inbox import PriorityInbox
 from kactl.decide.messages.admin import (
     ApiPartitionReassignment,
     ControllerRequest,
@@ -32,7 +30,10 @@ from kactl.decide.messages.events import (
 )
 from kactl.model import TopicPartition
 from kactl.model.errors import ErrorCode, IllegalState, NotController, StaleController
-from kactl.telemetry.durations import Summary
+from kactl.telemetry.event_log import EventLog
+from kactl.telemetry.event_record import NO_ORIGIN
+from kactl.telemetry.event_records import IDLE_MS, EventRecords, Summary
+from kactl.telemetry.metrics import Telemetry
 from tests.actors.metadata import Blocking, Failing, block_loop, let_fail
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import partitions_of, world
@@ -315,18 +316,16 @@ def test_queue_times_expire_after_five_minutes_without_events() -> None:
             return self.passed_ms
 
     clock = Clock()
-    turns = EventStats(clock)
-    inbox = PriorityInbox[Event]("controller", now=lambda: 0.0, lane=lambda event: event.priority)
-    turns.begin(TopicChange(), 7)
-    turns.end()
-    assert turns.view(inbox, limit=0).wait.count == 1
+    events = EventRecords(1, EventLog(clock), clock, Telemetry(), first=1)
+    events.end(events.begin(TopicChange(), 7, NO_ORIGIN, controller_epoch=1), unchanged=False)
+    assert events.wait().count == 1
 
     clock.passed_ms = IDLE_MS - 1
-    assert turns.view(inbox, limit=0).wait.count == 1
+    assert events.wait().count == 1
     clock.passed_ms = IDLE_MS
 
-    assert turns.view(inbox, limit=0).wait == Summary()
-    assert turns.view(inbox, limit=0).kinds[0].wait.count == 1, "what each kind took is kept"
+    assert events.wait() == Summary()
+    assert events.kinds()[0].wait.count == 1, "what each kind took is kept"
 
 
 @pytest.mark.scenario(364)

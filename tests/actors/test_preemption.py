@@ -36,6 +36,7 @@ from kactl.decide.messages.events import (
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus, TopicPartition
 from kactl.model.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
+from kactl.telemetry.event_record import EventRecord
 from tests.support.clocks import settle
 from tests.support.controller_harness import World, leaders_in, world
 
@@ -201,7 +202,7 @@ async def test_error_of_a_small_event_ends_the_large_one_before_resigning(at: in
         resign = w.controller.loop.controllership.resign
 
         def noted(cause: str) -> None:
-            states.append(w.controller.loop.event_stats.depth)
+            states.append(len(w.controller.loop.events.in_progress))
             written.extend(middle.writes)
             resign(cause)
 
@@ -214,7 +215,7 @@ async def test_error_of_a_small_event_ends_the_large_one_before_resigning(at: in
         # The large event was the only current event by then, and had released its rows.
         assert states[0] == 1
         assert written[-1] == ["other-0"]
-        assert w.controller.loop.event_stats.depth == 0
+        assert not w.controller.loop.events.in_progress
         # The next controller, this or another instance, finds the cluster as it is stored.
         await w.wait(30_000)
         assert w.controller.is_active
@@ -270,13 +271,13 @@ async def test_session_end_is_not_overtaken() -> None:
             return await preferred_election(w)()
 
         handled: list[str] = []
-        begin = w.controller.loop.event_stats.begin
+        begin = w.controller.loop.events.begin
 
-        def begun(event: Event, waited_ms: float) -> None:
+        def begun(event: Event, *args: Any, **named: Any) -> EventRecord:
             handled.append(event.label)
-            begin(event, waited_ms)
+            return begin(event, *args, **named)
 
-        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
+        w.controller.loop.events.begin = begun  # type: ignore[method-assign]
         middle = Middle(w, 1, expire_and_elect)
         await w.stop(1)
 
@@ -294,20 +295,20 @@ async def test_small_events_do_not_starve_the_large_one() -> None:
             return await asyncio.gather(*(w.controller.elect(ElectionKind.PREFERRED, [OTHER]) for _ in range(many)))
 
         handled: list[str] = []
-        begin = w.controller.loop.event_stats.begin
+        begin = w.controller.loop.events.begin
 
-        def begun(event: Event, waited_ms: float) -> None:
+        def begun(event: Event, *args: Any, **named: Any) -> EventRecord:
             handled.append(event.label)
-            begin(event, waited_ms)
+            return begin(event, *args, **named)
 
-        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
-        end = w.controller.loop.event_stats.end
+        w.controller.loop.events.begin = begun  # type: ignore[method-assign]
+        end = w.controller.loop.events.end
 
-        def ended() -> float:
+        def ended(record: EventRecord, **named: Any) -> None:
             handled.append("end")
-            return end()
+            end(record, **named)
 
-        w.controller.loop.event_stats.end = ended  # type: ignore[method-assign]
+        w.controller.loop.events.end = ended  # type: ignore[method-assign]
         middle = Middle(w, 1, flood)
         await w.stop(1)
 
@@ -519,14 +520,15 @@ async def test_responses_wait_for_a_large_event_up_to_a_limit() -> None:
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await create_and_prepare(w)
         depths: list[int] = []
-        begin = w.controller.loop.event_stats.begin
+        begin = w.controller.loop.events.begin
 
-        def begun(event: Any, waited_ms: float) -> None:
-            begin(event, waited_ms)
+        def begun(event: Any, *args: Any, **named: Any) -> EventRecord:
+            record = begin(event, *args, **named)
             if isinstance(event, UpdateMetadataResponseReceived):
-                depths.append(w.controller.loop.event_stats.depth)
+                depths.append(len(w.controller.loop.events.in_progress))
+            return record
 
-        w.controller.loop.event_stats.begin = begun  # type: ignore[method-assign]
+        w.controller.loop.events.begin = begun  # type: ignore[method-assign]
         await w.stop(1)
         assert set(depths) == {1}
 

@@ -14,8 +14,8 @@ from kactl.actors.channel import RETRY_BACKOFF_MS
 from kactl.decide.messages.control import LeaderAndIsrResponse, PartitionErrors
 from kactl.model import TopicPartition
 from kactl.model.errors import ErrorCode
+from kactl.telemetry.event_record import EventRecord
 from kactl.telemetry.event_spans import _status
-from kactl.telemetry.event_trace import EventTrace
 from tests.support.clocks import settle
 from tests.support.controller_harness import world
 
@@ -200,13 +200,13 @@ async def test_event_without_a_traced_request_has_no_links() -> None:
 
 async def test_without_a_recorded_trace_no_span_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     anchors: list[object] = []
-    handled = EventTrace.handled
+    handled = EventRecord.handled
 
-    def noted(trace: EventTrace) -> None:
+    def noted(trace: EventRecord) -> None:
         anchors.append(trace.anchor)
         handled(trace)
 
-    monkeypatch.setattr(EventTrace, "handled", noted)
+    monkeypatch.setattr(EventRecord, "handled", noted)
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
 

@@ -134,7 +134,7 @@ class HeldCluster:
         self._portal.call(self._complete)
 
     async def _complete(self) -> None:
-        while self._controller.loop.traces.live():
+        while self._controller.loop.events.live():
             await self._controller.history.changed()
 
     def restart(self, broker: int) -> None:

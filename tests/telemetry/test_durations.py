@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.telemetry.durations import Durations, Summary
+from kactl.telemetry.event_records import Durations, Summary
 
 
 def test_empty_histogram_has_zeros() -> None:

@@ -2,13 +2,13 @@
 
 from kactl.decide.messages.log import Cause
 from kactl.runtime.clock import SystemClock
-from kactl.telemetry.event_origin import StoredRequests
-from kactl.telemetry.event_trace import EventTrace
+from kactl.telemetry.event_record import EventRecord
+from kactl.telemetry.event_records import StoredRequests
 
 
-def trace(event: int, request: str = "") -> EventTrace:
+def trace(event: int, request: str = "") -> EventRecord:
     caller = "token:ada" if request else ""
-    return EventTrace(SystemClock(), Cause(event, "Test", request=request, caller=caller))
+    return EventRecord(SystemClock(), Cause(event, "Test", request=request, caller=caller))
 
 
 def read_back(stored: StoredRequests, *topics: str) -> Cause | None:
@@ -28,7 +28,7 @@ def test_event_names_the_request_that_it_carries_out() -> None:
 def test_event_names_the_client_of_another_interface() -> None:
     """Only the admin API has ids of requests."""
     stored = StoredRequests()
-    stored.written("creation", "a", EventTrace(SystemClock(), Cause(1, "Test", caller="User:alice")))
+    stored.written("creation", "a", EventRecord(SystemClock(), Cause(1, "Test", caller="User:alice")))
 
     assert read_back(stored, "a") == Cause(9, "Test", origin=1, caller="User:alice")
 

@@ -20,7 +20,7 @@ from kactl.decide.messages.sessions import (
 from kactl.model.errors import BrokerIdTaken, EndpointUnreachable, NotAuthorized
 from kactl.security.access import stranger
 from kactl.telemetry.attempts import Attempt, Outcome, outcome_of_error
-from kactl.telemetry.event_origin import ORIGIN
+from kactl.telemetry.event_record import ORIGIN
 from kactl.transports.base import ControllerPort
 from kactl.transports.tcp.wire import Begin
 

@@ -1,6 +1,6 @@
 """The controller's role: event queue, previous controllers, and resignation."""
 
-from kactl.actors.event_stats import Kind, QueueView, Waiting
+from kactl.actors.queries import QueuedEvent, QueueView
 from kactl.admin.audit import audited
 from kactl.admin.client import caller
 from kactl.admin.route import ApiRequest
@@ -22,7 +22,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.decide.messages.admin import ReleaseController
 from kactl.model.errors import BadRequest, NotController, StaleEpoch
-from kactl.telemetry.durations import Summary
+from kactl.telemetry.event_records import Kind, Summary
 
 
 async def history(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> TermList:
@@ -100,7 +100,7 @@ async def release(service: Service, request: ApiRequest[NoData, NoData, Release]
     return Released(controller_id=id_, changed=changed, dry_run=dry_run)
 
 
-def _waiting(event: Waiting) -> WaitingEvent:
+def _waiting(event: QueuedEvent) -> WaitingEvent:
     return WaitingEvent(label=event.label, waited_ms=event.waited_ms, asked=event.asked)
 
 

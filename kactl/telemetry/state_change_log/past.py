@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from kactl.decide.messages.log import AnyEvent, ControllerEvent, ElectionEvent, Reset, decode
-from kactl.telemetry.event_traces import RECORDS_MAX
+from kactl.telemetry.event_records import RECORDS_MAX
 from kactl.telemetry.terms import ENDED_UNSEEN, TERMS_MAX, Term
 
 from .segments import paths

@@ -13,7 +13,7 @@ from kactl.model.errors import ErrorCode, KactlError, Remedy
 from kactl.runtime.budget import account_of
 from kactl.security.access import Principal, stranger
 from kactl.telemetry.attempts import Attempt, Audit, Outcome
-from kactl.telemetry.event_origin import ORIGIN
+from kactl.telemetry.event_record import ORIGIN
 
 from .admission import Slot
 from .api import Api

@@ -36,7 +36,7 @@ WRAPPED: Final = (
     "loop.controllership.terms.elected",
     "loop.controllership.terms.resigned",
     "loop.controllership.ready",
-    "loop.event_stats._hand",
+    "loop.events.in_progress",
     "loop._handlers",
     "cluster.add_brokers",
     "cluster.remove_brokers",
@@ -171,7 +171,7 @@ class _Recorder:
             self._record("ctl.ready", controller_epoch=epoch, **self._same)
 
     def _wrap_terms(self) -> None:
-        terms, stats = self._controller.loop.controllership.terms, self._controller.loop.event_stats
+        terms, events = self._controller.loop.controllership.terms, self._controller.loop.events
         elected, resigned = terms.elected, terms.resigned
 
         def electing(*, epoch: int, **fields: Any) -> None:
@@ -180,7 +180,8 @@ class _Recorder:
 
         def resigning(*, epoch: int, cause: str, **fields: Any) -> None:
             resigned(epoch=epoch, cause=cause, **fields)
-            handler = stats._hand[0].event.label if stats._hand else ""
+            current = events.current()
+            handler = "" if current is None else current.label
             self._record("ctl.resigned", controller_epoch=epoch, cause=cause, handler=handler, **self._same)
 
         replace(terms, elected=electing, resigned=resigning)
@@ -289,7 +290,7 @@ def memory_of(controller: Controller, node: str) -> Memory:
     return Memory(
         node=node,
         controller_epoch=cluster.fence.epoch,
-        settled=not controller.loop.event_stats._hand,
+        settled=not controller.loop.events.in_progress,
         partitions=[_partition_memory(view, ids[view.topic]) for view in views],
         brokers={broker.id: broker.epoch for broker in cluster.brokers.values()},
         deleting=frozenset(cluster.deletion_started),

@@ -1,23 +1,71 @@
-"""Course of one controller event: its stages, the rows that it moved, and the acknowledgements of its requests.
+"""Record of one controller event: its origin, its stages, the rows that it moved, and the responses to its requests.
 
-The parts of the controller measure themselves against the event in progress (`EventLog.current`). Counts are of rows
-and requests, times are of stages: nothing here is made for a single partition. All times are of the monotonic clock.
+The record is made when the event begins. The parts of the controller measure themselves against that of the event in
+progress (`EventLog.current`), a request to a broker carries it, and the response finds it. Counts are of rows and
+requests, times are of stages: nothing here is made for a single partition. All times are of the monotonic clock.
+
+The origin is known before the event begins: it travels in the context of the task that queues the event, and the inbox
+stores it with the event.
 """
 
+import contextvars
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
+from opentelemetry import trace
+from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanContext
 
+from kactl.decide.messages.events import Event
 from kactl.decide.messages.log import Cause, ElectionEvent, Recipient, Span, Stages
 from kactl.decide.state.rows import Bools, Ints
 from kactl.runtime.clock import Clock
 
+if TYPE_CHECKING:
+    from kactl.security.access import Principal
+
 _US: Final = 1000
+
+
+class Origin(NamedTuple):
+    """Origin of an event.
+
+    Attributes:
+        request: id of the request to the admin API; empty if there was none.
+        principal: the client that sent the request, over any interface; None if there was none.
+        answered: the events whose request a broker has answered; empty if the event is no answer.
+        context: OpenTelemetry's, if it has a span.
+        check: decides again about a request whose event begins now; raises a KactlError if its client has lost the
+            right meanwhile. None if nothing decides again.
+    """
+
+    request: str = ""
+    principal: "Principal | None" = None
+    answered: "tuple[EventRecord, ...]" = ()
+    context: Context | None = None
+    check: Callable[[], None] | None = None
+
+    @property
+    def caller(self) -> str:
+        """The client, for events; empty if there was none."""
+        return "" if self.principal is None else self.principal.caller
+
+
+NO_ORIGIN: Final = Origin()
+ORIGIN: Final[contextvars.ContextVar[Origin]] = contextvars.ContextVar("kactl.origin", default=NO_ORIGIN)
+
+
+def present(*, traced: bool) -> Origin:
+    """Returns the origin of a message that this task queues; with the trace of the task if `traced`."""
+    origin = ORIGIN.get()
+    if traced and trace.get_current_span().get_span_context().is_valid:
+        return origin._replace(context=get_current())
+    return origin
 
 
 def traceparent(span: TraceSpan | None) -> str:
@@ -92,10 +140,11 @@ class _Notified:
         self.requests = self.pending = self.dropped = 0
 
 
-class EventTrace:
-    """Course of one event. Without a cause it is that of no event, which is not reported.
+class EventRecord:
+    """Record of one event. Without a cause it is that of no event, which is not reported.
 
     Args:
+        event: None for that of no event.
         detected_ms, wall_ms: when the event was queued, by the monotonic and by the wall clock.
         anchor: the span that spans of requests belong to: the event's own, or that of the event whose request this one
             answers; None if the trace is not recorded.
@@ -104,32 +153,40 @@ class EventTrace:
     Attributes:
         because: the cause of changes, without a strategy.
         error: the error of the event; None if it has not failed.
+        held_ms: time spent on events that preempted this one.
+        span: the event's own; None if there is none, or if a response led to the event.
         links: spans of the events that wrote the data that this one has read.
         chunks_led: rows that outages are measured by; at most one array for each chunk.
     """
 
     __slots__ = ("_now", "anchor", "apply", "because", "chunks_led", "commit", "committed", "controller_epoch",
-                 "detected_ms", "encode", "ended", "error", "handled_ms", "links", "moved", "notified", "pending",
-                 "plan", "planned", "rejected", "started_ms", "strategy", "wall_ms")  # fmt: skip
+                 "detected_ms", "encode", "ended", "error", "event", "handled_ms", "held_ms", "links", "moved",
+                 "notified", "origin", "pending", "plan", "planned", "rejected", "span", "started_ms", "strategy",
+                 "wall_ms")  # fmt: skip
 
     def __init__(
         self,
         clock: Clock,
         because: Cause | None = None,
         *,
+        event: Event | None = None,
+        origin: Origin = NO_ORIGIN,
         detected_ms: float = 0.0,
         wall_ms: int = 0,
         controller_epoch: int = 0,
         anchor: TraceSpan | None = None,
-        ended: "Callable[[EventTrace], None] | None" = None,
+        ended: "Callable[[EventRecord], None] | None" = None,
     ) -> None:
         self._now = now = clock.monotonic_ms
         self.because = because
+        self.event = event
+        self.origin = origin
         self.detected_ms = detected_ms
         self.started_ms = detected_ms
         self.wall_ms = wall_ms
         self.controller_epoch = controller_epoch
         self.anchor = anchor
+        self.span: TraceSpan | None = None
         self.ended = ended
         self.plan = StageTime(now)
         self.commit = StageTime(now)
@@ -140,9 +197,16 @@ class EventTrace:
         self.error: Exception | None = None
         self.links: tuple[SpanContext, ...] = ()
         self.handled_ms: float | None = None
+        self.held_ms = 0.0
         self.notified: dict[int, _Notified] = {}
         self.pending = 0
         self.chunks_led: list[Led] = []
+
+    def in_use(self) -> AbstractContextManager[object]:
+        """Make the span of the event the present one in the block, which handles the event."""
+        if self.span is None:
+            return nullcontext()
+        return trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
 
     @property
     def stages(self) -> dict[str, StageTime]:
