@@ -46,6 +46,19 @@ class Op(NamedTuple):
     value: dict[str, Any] | None
 
 
+class Written(NamedTuple):
+    """What an operation wrote, and the keys that it did not write."""
+
+    ops: list[Op]
+    conflicts: list[str]
+
+
+After = Callable[[Any], Written]
+# Called before an operation, with the stored data and the operation's arguments. Returns a function that receives the
+# result and returns what was written.
+Writes = Callable[..., After]
+
+
 Listener = Callable[[Event], None]
 
 

@@ -215,7 +215,6 @@ class _Ended(NamedTuple):
 
     signature: str
     virtual_ms: float
-    held: tuple[int, ...] = ()
 
 
 class _Failure:
@@ -228,8 +227,6 @@ class _Failure:
         self._trace = item.config.getoption("--sim-trace")
 
     def report(self) -> str:
-        from . import timeline
-
         simulation = self._simulation
         lines = [f"seed {simulation.seed}, {simulation.now_ms / 1000:.3f} s of virtual time: {self._signature}"]
         events = simulation.history.events[: simulation.event_count]
@@ -241,7 +238,7 @@ class _Failure:
             file = self._save(script)
             lines.append(f"repeat it: pytest '{self._nodeid()}' --sim-replay {file}")
         lines += ["", f"last {min(len(events), EVENTS_SHOWN)} of {len(events)} events of the original run:"]
-        return "\n".join([*lines, *timeline.text(timeline.rows(events[-EVENTS_SHOWN:]), width=timeline.WIDTH)])
+        return "\n".join([*lines, *map(str, events[-EVENTS_SHOWN:])])
 
     def _shrunk(self, script: "Script") -> "tuple[Script, str]":
         """Returns the reduced script, and a line with the number of actions and runs."""
@@ -261,7 +258,7 @@ class _Failure:
             self._show(f"  {len(kept.actions)} of {count} faults left after {runs} runs, {spent_s:.0f} s")
 
         try:
-            shrunk = shrink(
+            shrunk, runs = shrink(
                 script,
                 self._again,
                 signature=self._signature,
@@ -270,7 +267,7 @@ class _Failure:
             )
         except NotReproduced as error:
             return script, f"{count} faults; a second run ended otherwise ({error.seen}): the test is not deterministic"
-        return shrunk.script, f"{len(shrunk.script.actions)} of {count} faults are needed ({shrunk.runs} runs):"
+        return shrunk, f"{len(shrunk.actions)} of {count} faults are needed ({runs} runs):"
 
     def _show(self, line: str) -> None:
         """Write a line to the terminal at once, past the capture of the test's output."""

@@ -119,15 +119,14 @@ def nodes_if_named(path: Path, attributes: AbstractSet[str]) -> Iterator[ast.AST
 
 
 def test_every_module_uses_the_protected_logger() -> None:
-    # Conditions name the type, the package needs a logger for its null handler, and the simulator one to record the log
-    # lines of kactl; the others configure loggers of libraries.
+    # Conditions name the type, the package needs a logger for its null handler; the others configure loggers of
+    # libraries.
     allowed = {
         "kactl/runtime/logs.py",
         "kactl/runtime/conditions.py",
         "kactl/__init__.py",
         "kactl/cli/forensics.py",
         "kactl/cli/sql.py",
-        "kactl/testing/log_records.py",
     }
     makers = {"getLogger", "Logger", "LoggerAdapter"}
 

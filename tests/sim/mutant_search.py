@@ -33,8 +33,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kactl.testing import script
-from tests.sim.engine import jobs, mutants
+from tests.sim.engine import jobs, mutants, script
 from tests.sim.engine.cli.sources import commit
 from tests.sim.engine.exploring import Options, SeedRun
 from tests.sim.engine.mutants import Mutant

@@ -24,10 +24,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kactl.testing import script
-from kactl.testing.script import Script
-from tests.sim.engine import corpus, mutants
+from tests.sim.engine import corpus, mutants, script
 from tests.sim.engine.judging import judge
+from tests.sim.engine.script import Script
 from tests.support import tree
 
 FOLDER: Final = Path(__file__).parent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.testing.script import loads
+from tests.sim.engine.script import loads
 from tests.sim.exploration.__main__ import main
 from tests.sim.exploration.components import Broker, Controller, Message, Store
 from tests.sim.exploration.conformance import Conformance, run

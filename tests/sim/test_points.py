@@ -8,9 +8,9 @@ import pytest
 from kactl.decide.messages import admin, broker, events
 from kactl.model.errors import InternalError
 from kactl.stores.base import Store
-from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 from tests.sim.engine.points import EVENTS, FUNCTIONS, POINTS, STORE_CALLS, Points, resolve
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import Action, BrokersSpec, Script, WorldSpec
 
 
 @pytest.mark.parametrize("path", FUNCTIONS.values(), ids=FUNCTIONS)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kactl.testing import script
 from tests.sim import retime
-from tests.sim.engine import corpus
+from tests.sim.engine import corpus, script
 from tests.sim.engine.judging import judge
 
 ORIGIN = script.load(retime.FOLDER / "smoke" / "MUT-39.json")

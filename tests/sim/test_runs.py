@@ -10,11 +10,11 @@ from kactl.actors.controller import ControllerLoop
 from kactl.model import Fence
 from kactl.stores.memory import MemoryState
 from kactl.testing.nodes import Node
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec, dumps, loads
 from tests.sim.engine.actions import VERBS
 from tests.sim.engine.brokers.receiver import Receiver
 from tests.sim.engine.generator import script_of_seed
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec, dumps, loads
 from tests.support.marks import fast_and_slow
 
 # Short runs with faults of many kinds.

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from kactl.testing import script
-from tests.sim.engine import mutants
+from tests.sim.engine import mutants, script
 from tests.sim.engine.judging import judge
 from tests.support import tree
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec
 from tests.sim.engine.actions.stores import VERBS
 from tests.sim.engine.generator import script_of_seed
 from tests.sim.engine.generator.stores import KINDS
 from tests.sim.engine.generator.worlds import LARGE_BROKERS, STORES
 from tests.sim.engine.run import Outcome, run_script
+from tests.sim.engine.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec
 
 FAULTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "sqlite": [

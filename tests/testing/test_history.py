@@ -8,7 +8,8 @@ import pytest
 
 from kactl.testing import on, sim
 from kactl.testing.history import Event, History
-from kactl.testing.violations import Checker, Cost, Violation, check, watch
+from kactl.testing.violations import Checker, Violation, check
+from tests.sim.engine.watching import Cost, watch
 from tests.support import tree
 
 from .running import this_loop

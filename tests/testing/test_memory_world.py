@@ -16,6 +16,7 @@ from kactl.testing.history import Event, History
 from kactl.testing.links import Links
 from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
 from tests.sim.engine.checkers.events import FIELDS, validate
+from tests.sim.engine.worlds.memory_writes import WRITES
 from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -82,7 +83,7 @@ def new_world(latency_ms: tuple[float, float] = (1.0, 1.0)) -> MemoryWorld:
             loop.halt(error)
 
     history.subscribe([kind for kind in FIELDS if kind.startswith("store.")], check)
-    return MemoryWorld(loop, history, Links(loop, {"store": latency_ms}), session_timeout_ms=SESSION_MS)
+    return MemoryWorld(loop, history, Links(loop, {"store": latency_ms}), session_timeout_ms=SESSION_MS, writes=WRITES)
 
 
 def recorded(world: MemoryWorld, kind: str) -> list[dict[str, Any]]:

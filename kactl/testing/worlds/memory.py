@@ -13,17 +13,17 @@ client learns of it with the next message that reaches it. Until then the client
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from kactl.stores.memory import MemoryState, MemoryStore
 
 from ..clock import LoopClock
-from ..history import History
+from ..history import After, History, Writes, Written
 from ..links import ANY, Links
 from ..loop import SimLoop
 from ..nodes import Node, on
-from . import memory_writes
 from .memory_link import KIND, SimLink
 
 
@@ -56,6 +56,7 @@ class MemoryWorld:
         links: latencies, cuts and holds; the links are of kind `store`.
         name: of the server's node.
         session_timeout_ms: of the clients' own sessions.
+        writes: the operations to record as `store.commit`, by name.
 
     Attributes:
         state: the stored data. A test may read it; changes by hand go through methods of the world.
@@ -64,12 +65,20 @@ class MemoryWorld:
     """
 
     def __init__(
-        self, loop: SimLoop, history: History, links: Links, *, name: str = "store", session_timeout_ms: float = 6_000.0
+        self,
+        loop: SimLoop,
+        history: History,
+        links: Links,
+        *,
+        name: str = "store",
+        session_timeout_ms: float = 6_000.0,
+        writes: Mapping[str, Writes] | None = None,
     ) -> None:
         self.loop = loop
         self.history = history
         self.links = links
         self.session_timeout_ms = session_timeout_ms
+        self.writes = writes or {}
         self.node = loop.node(name)
         self.state = MemoryState()
         self.faults = StoreFaults()
@@ -153,7 +162,7 @@ class MemoryWorld:
     def remove_topic(self, topic: str) -> None:
         """Remove a topic from the store by hand, as an operator with a tool of the store does."""
         with on(self.node):
-            after = memory_writes.remove_topic(self.state, topic)
+            after = self.before("remove_topic", topic)
             self.state.delete_topic(topic)
             self.record("", "remove_topic", after(None), sent=len(self.history.events))
 
@@ -167,6 +176,11 @@ class MemoryWorld:
         self._txns += 1
         return self._txns
 
+    def before(self, operation: str, *args: Any, **kwargs: Any) -> After:
+        """Returns the function that states what an operation has written, once it has a result."""
+        writes = self.writes.get(operation)
+        return _nothing if writes is None else writes(self.state, *args, **kwargs)
+
     def forget(self, link: SimLink) -> None:
         """Forget a client that has left."""
         with contextlib.suppress(ValueError):
@@ -176,7 +190,7 @@ class MemoryWorld:
         self,
         client: str,
         operation: str,
-        written: memory_writes.Written,
+        written: Written,
         *,
         sent: int,
         fence: int | None = None,
@@ -184,6 +198,8 @@ class MemoryWorld:
         outcome: str = "ok",
     ) -> None:
         """Record a `store.commit`."""
+        if not self.writes:
+            return
         if outcome == "ok" and written.conflicts and not written.ops:
             outcome = "conflict"
         self.history.record(
@@ -202,3 +218,7 @@ class MemoryWorld:
     def _links(self) -> Iterator[SimLink]:
         for links in self._clients.values():
             yield from links
+
+
+def _nothing(result: Any) -> Written:
+    return Written([], [])

@@ -7,8 +7,8 @@ from kactl.stores.base import StoreEvent
 from kactl.stores.memory import ServerConnection
 
 from ..clock import LoopClock
+from ..history import After
 from ..nodes import on
-from . import memory_writes
 
 if TYPE_CHECKING:
     from .memory import MemoryWorld
@@ -42,18 +42,18 @@ class SimConnection(ServerConnection):
         with on(self._world.node):
             session = self.session
             if session is not None:
-                after = memory_writes.end_of_session(self.state, session)
+                after = self._world.before("close_session", session)
                 super().expire()
                 self._record_end(session, "expired", after)
 
     def disconnect(self) -> None:
         for broker_session in tuple(self._leases):
-            after = memory_writes.end_of_session(self.state, broker_session)
+            after = self._world.before("close_session", broker_session)
             super().close_session(broker_session)
             self._record_end(broker_session, "closed", after, by=self._client)
         session = self.session
         if session is not None:
-            after = memory_writes.end_of_session(self.state, session)
+            after = self._world.before("close_session", session)
             super().disconnect()
             self._record_end(session, "closed", after, by=self._client)
 
@@ -87,7 +87,7 @@ class SimConnection(ServerConnection):
 
     def expire_session(self, session: int) -> None:
         with on(self._world.node):
-            after = memory_writes.end_of_session(self.state, session)
+            after = self._world.before("close_session", session)
             is_open = session in self.state.sessions
             super().close_session(session)
             if is_open:
@@ -109,7 +109,7 @@ class SimConnection(ServerConnection):
 
     # -- history
 
-    def _record_end(self, session: int, what: str, after: memory_writes.After, *, by: str = "") -> None:
+    def _record_end(self, session: int, what: str, after: After, *, by: str = "") -> None:
         world = self._world
         operation = "expire" if what == "expired" else "close"
         world.record(by, operation, after(None), sent=len(world.history.events))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio.abc
 
+from kactl.model import Fence
 from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import ServerConnection
 
+from ..history import Written
 from ..links import Channel
 from ..nodes import Node
-from . import memory_writes
 from .memory_connection import SimConnection
 
 if TYPE_CHECKING:
@@ -90,7 +91,15 @@ class SimLink:
         world, faults = self._world, self._world.faults
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Any] = loop.create_future()
-        call = Call(world.next_txn(), name, args, kwargs, sent=len(world.history.events), sent_s=loop.time())
+        call = Call(
+            world.next_txn(),
+            name,
+            args,
+            kwargs,
+            is_write=name in world.writes,
+            sent=len(world.history.events),
+            sent_s=loop.time(),
+        )
         fate = self._rng.random() if is_faulty else 1.0
 
         def lost() -> None:
@@ -244,17 +253,15 @@ class SimLink:
         """Returns the result of an operation, or its error, and records its writes."""
         world = self._world
         operation = getattr(self.connection, call.name)
-        writes = memory_writes.WRITES.get(call.name)
-        fence = memory_writes.fence_of(call.args)
+        fence = next((arg for arg in call.args if isinstance(arg, Fence)), None)
         epoch = None if fence is None else fence.epoch
-        written, outcome = memory_writes.Written([], []), "ok"
+        written, outcome = Written([], []), "ok"
         result: Any
         try:
-            after = None if writes is None else writes(world.state, *call.args, **call.kwargs)
+            after = world.before(call.name, *call.args, **call.kwargs)
             result = operation(*call.args, **call.kwargs)
-            if after is not None:
-                written = after(result)
-                call.is_done = True
+            written = after(result)
+            call.is_done = call.is_write
         except Exception as error:
             result = error
             outcome = "fenced" if isinstance(error, ControllerMoved) and fence is not None else "error"
@@ -289,7 +296,15 @@ class Call:
     """
 
     def __init__(
-        self, txn: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, sent: int, sent_s: float
+        self,
+        txn: int,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        is_write: bool,
+        sent: int,
+        sent_s: float,
     ) -> None:
         self.txn = txn
         self.name = name
@@ -297,11 +312,18 @@ class Call:
         self.kwargs = kwargs
         self.sent = sent
         self.sent_s = sent_s
-        self.is_write = name in memory_writes.WRITES
-        self.operation = memory_writes.operation_name(name, args)
+        self.is_write = is_write
+        self.operation = _operation_name(name, args)
         self.is_done = False
 
 
 def _fail(answered: "asyncio.Future[Any]", error: Exception) -> None:
     if not answered.done():
         answered.set_exception(error)
+
+
+def _operation_name(name: str, args: tuple[Any, ...]) -> str:
+    """Returns the name of an operation in the history: of the method of `Store` or `Session` that sends it."""
+    if name == "notify":
+        return "notify_isr" if args[0] is Changed.ISR_NOTIFICATIONS else "notify_log_dir"
+    return "close" if name == "close_session" else name

@@ -21,8 +21,8 @@ from kactl.testing.loop import SimLoop
 from kactl.testing.network import Network
 from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node, on
-from kactl.testing.script import LatencySpec, WorldSpec
 from kactl.testing.transport import SimulatedTransport
+from tests.sim.engine.script import LatencySpec, WorldSpec
 
 from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
 from .brokers.leases import LeaseClocks

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.testing.script import FORMAT, Script, ScriptError, dumps
+from tests.sim.engine.script import FORMAT, Script, ScriptError, dumps
 
 # Names of entries: an invariant with a number of four digits, or a scenario with the kind of its store.
 _NAME: Final = re.compile(r"(?P<stem>(INV|LIV)-\d{2}|SCN-\d{2})(-(?P<rest>\d{4}|[a-z]+))?")
@@ -97,7 +97,7 @@ def load_script(path: Path) -> Script:
         ScriptError: it is neither, or of another format.
         OSError: the file cannot be read.
     """
-    from kactl.testing.script import load as load_plain
+    from tests.sim.engine.script import load as load_plain
 
     return load(path).script if _has_sentence(path) else load_plain(path)
 

@@ -15,10 +15,11 @@ from typing import Final
 
 import msgspec
 
-from kactl.testing import wording
-from kactl.testing.script import PASS, Script, dumps
-from kactl.testing.shrinking import Limits, shrink
+from kactl.testing.shrinking import Limits
+from tests.sim.engine.script import PASS, Script, dumps
+from tests.sim.engine.shrinking import shrink
 
+from . import wording
 from .generator import script_of_seed
 from .judging import Judged, judge, judge_first_phase
 from .replaying import NotReplayable, replay

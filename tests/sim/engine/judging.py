@@ -15,9 +15,9 @@ import msgspec
 
 from kactl.model.errors import KactlError
 from kactl.testing.history import History
-from kactl.testing.log_records import LogRecord, recorded
-from kactl.testing.script import Script
 from kactl.testing.violations import Violation
+from tests.sim.engine.log_records import LogRecord, recorded
+from tests.sim.engine.script import Script
 
 from . import corpus
 from .points import InjectedError

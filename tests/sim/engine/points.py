@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from kactl.decide.messages.events import Event
 from kactl.model.errors import StoreUnavailable
 from kactl.testing.nodes import NODE, Node
-from kactl.testing.script import Action
+from tests.sim.engine.script import Action
 
 _HANDLER: Final = "handler"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
 from kactl.testing.history import Event, History
-from kactl.testing.script import Script
+from tests.sim.engine.script import Script
 
 
 class Recorded(Protocol):

@@ -3,9 +3,10 @@
 import textwrap
 from typing import Final, NamedTuple, Protocol
 
-from kactl.testing import wording
-from kactl.testing.script import FORMAT, Script
 from kactl.testing.violations import Violation
+from tests.sim.engine.script import FORMAT, Script
+
+from . import wording
 
 # Actions that fit on a screen; the rest is counted.
 ACTIONS_SHOWN: Final = 25

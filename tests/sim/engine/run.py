@@ -18,8 +18,9 @@ from kactl.testing.failures import SimFailure
 from kactl.testing.history import History
 from kactl.testing.loop import SimLoop
 from kactl.testing.schedule import Schedule
-from kactl.testing.script import Action, Script
-from kactl.testing.violations import Checker, Cost, Violation, watch
+from kactl.testing.violations import Checker, Violation
+from tests.sim.engine.script import Action, Script
+from tests.sim.engine.watching import Cost, watch
 
 from . import selectors
 from .actions import VERBS

@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kactl.testing.timeline import Link, Row, columns
+from tests.sim.engine.timeline import Link, Row, columns
 
 _ROW_PX: Final = 20
 _TIME_PX: Final = 90

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from kactl.testing.script import dumps
+from tests.sim.engine.script import dumps
 
 from .conformance import Conformance, run
 from .endings import Endings

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from kactl.decide.machines.election import Election
 from kactl.model import Assignment
 from kactl.testing.history import Event
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, ScheduleSpec, Script, WorldSpec
 from tests.sim.engine.run import Outcome, run_script
+from tests.sim.engine.script import Action, BrokersSpec, LatencySpec, ScheduleSpec, Script, WorldSpec
 
 from .components import BROKERS, NONE, R_ABSENT, R_ONLINE, Controller, Step, Store, bit, members
 from .model import Model

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec
+from tests.sim.engine.script import Action, BrokersSpec, LatencySpec, LivenessSpec, Script, WorldSpec
 
 from .components import members
 from .explorer import Trace

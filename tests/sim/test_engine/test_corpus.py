@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from kactl.testing import script
-from kactl.testing.script import Action, Script, ScriptError
-from tests.sim.engine import corpus
+from tests.sim.engine import corpus, script
 from tests.sim.engine.corpus import CorpusError, Entry, Found
+from tests.sim.engine.script import Action, Script, ScriptError
 
 
 def an_entry(**fields: Any) -> Entry:

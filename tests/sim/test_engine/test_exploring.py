@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from kactl.testing import script
 from kactl.testing.history import History
-from kactl.testing.script import PASS, Action, BrokersSpec, Script, WorldSpec
-from tests.sim.engine import totals
+from tests.sim.engine import script, totals
 from tests.sim.engine.exploring import NOT_DETERMINISTIC, Options, SeedRun, cluster_ms, explore
 from tests.sim.engine.jobs import JobFailed, command, results
 from tests.sim.engine.judging import Judged
 from tests.sim.engine.run import Outcome
+from tests.sim.engine.script import PASS, Action, BrokersSpec, Script, WorldSpec
 
 
 def a_script(seed: int, store: str = "") -> Script:

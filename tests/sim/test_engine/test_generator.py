@@ -3,7 +3,6 @@
 import random
 from typing import Final
 
-from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 from tests.sim.engine.actions import VERBS
 from tests.sim.engine.exploring import FAULT_MS_MAX
 from tests.sim.engine.generator import script_of_seed
@@ -15,6 +14,7 @@ from tests.sim.engine.generator.workload import TOPICS, created_again
 from tests.sim.engine.generator.worlds import drawn_world
 from tests.sim.engine.points import EVENTS, POINTS
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import Action, BrokersSpec, Script, WorldSpec
 
 SCRIPTS: Final = [script_of_seed(seed) for seed in range(120)]
 _LONG_MS: Final = 120_000.0

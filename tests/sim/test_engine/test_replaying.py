@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kactl.testing.history import History
-from kactl.testing.script import Script
 from tests.sim.engine.replaying import NotReplayable, first_difference, replay
+from tests.sim.engine.script import Script
 
 
 class Outcome(NamedTuple):

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from kactl.testing.history import Event
-from kactl.testing.script import Action, ScheduleSpec, Script
 from kactl.testing.violations import Violation
 from tests.sim.engine.reports import Origin, report
+from tests.sim.engine.script import Action, ScheduleSpec, Script
 
 
 class Failed(NamedTuple):

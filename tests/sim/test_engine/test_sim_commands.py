@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kactl.testing import script
 from kactl.testing.history import Event
-from kactl.testing.script import Action, Script
 from kactl.testing.violations import Violation
-from tests.sim.engine import judging
+from tests.sim.engine import judging, script
 from tests.sim.engine.cli import sim as sim_command
 from tests.sim.engine.cli import worktree
 from tests.sim.engine.generator import script_of_seed
 from tests.sim.engine.judging import Judged
+from tests.sim.engine.script import Action, Script
 from tests.support import tree
 
 from .test_exploring import a_script, judged

@@ -16,9 +16,9 @@ from kactl.testing import Node, Schedule, SimLoop, on, sim
 from kactl.testing.contracts.store_support import ALL, ORDERS, THREE_PARTITIONS, new_write, write_of
 from kactl.testing.history import Event, History
 from kactl.testing.links import Links
-from kactl.testing.script import BrokersSpec, Script, WorldSpec
 from tests.sim.engine.checkers.events import validate
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import BrokersSpec, Script, WorldSpec
 from tests.sim.engine.worlds.zookeeper import ZooKeeperWorld
 
 REPLACEMENT: Final = TopicRef(ORDERS.name, bytes(15) + b"x")

@@ -14,13 +14,13 @@ from kactl.cli import output
 from kactl.cli.common_options import Settings, with_options
 from kactl.cli.exits import Exit, Failure, of_system
 from kactl.cli.option_types import NAME
-from kactl.testing import timeline as timelines
-from kactl.testing.script import Script, dumps
 from kactl.testing.shrinking import Limits, NotReproduced
-from kactl.testing.shrinking import shrink as shrink_script
 from tests.sim.engine import mutants, reports, timeline_html
+from tests.sim.engine import timeline as timelines
 from tests.sim.engine.replaying import NotReplayable
 from tests.sim.engine.replaying import replay as replay_twice
+from tests.sim.engine.script import Script, dumps
+from tests.sim.engine.shrinking import shrink as shrink_script
 
 from . import SimExit, worktree
 from .sources import FOLDER, Source, commit, errors_translated, no_longer, source

@@ -51,9 +51,9 @@ def report(settings: Settings, *, folder: str, tests: str, cost: bool) -> None:
 
 def _show_costs(form: str) -> None:
     """Run some seeds, and print the share of each checker in their processor time."""
-    from kactl.testing.violations import Cost
     from tests.sim.engine.generator import script_of_seed
     from tests.sim.engine.run import run_script
+    from tests.sim.engine.watching import Cost
 
     costs: dict[str, Cost] = {}
     cpu_s = sum(run_script(script_of_seed(seed), costs=costs).cpu_s for seed in range(COST_SEEDS))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kactl.cli.exits import Exit, Failure, of_system
-from kactl.testing.script import PASS, Script, ScriptError
+from tests.sim.engine.script import PASS, Script, ScriptError
 
 # The tests of the project, relative to its root.
 FOLDER: Final = Path("tests/sim")

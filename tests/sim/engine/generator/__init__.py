@@ -9,8 +9,8 @@ Some short runs consist of sequences alone: they cost little, and no other fault
 from collections.abc import Iterable
 from typing import Final
 
-from kactl.testing.script import Action, LivenessSpec, Script
 from kactl.testing.streams import Streams
+from tests.sim.engine.script import Action, LivenessSpec, Script
 
 from .faults import failing_calls, faults, loss
 from .operations import operations

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kactl.testing.script import Action, WorldSpec
+from tests.sim.engine.script import Action, WorldSpec
 
 from .pace import Pace
 from .schedules import Schedules

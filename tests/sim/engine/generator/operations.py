@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.testing.script import Action, WorldSpec
+from tests.sim.engine.script import Action, WorldSpec
 
 from .schedules import CONTROL, Schedules
 from .workload import TOPICS

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.testing.script import Action, WorldSpec
 from tests.sim.engine.brokers.handlers import FAULTS, PHASES
+from tests.sim.engine.script import Action, WorldSpec
 
 from .schedules import Schedules
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from kactl.testing.script import Action
 from tests.sim.engine.points import EVENTS, POINTS
+from tests.sim.engine.script import Action
 
 from .single_faults import SingleFaults
 

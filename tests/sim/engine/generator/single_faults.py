@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from kactl.testing.script import Action, WorldSpec
+from tests.sim.engine.script import Action, WorldSpec
 
 _STORE_FAULTS: Final = (
     "lost_requests", "lost_answers", "refusals", "late_events", "doubled_events", "coalesced_events",

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from kactl.testing.script import Action
+from tests.sim.engine.script import Action
 
 from .worlds import Store
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kactl.testing.script import Action, WorldSpec
+from tests.sim.engine.script import Action, WorldSpec
 
 from .worlds import LARGE_BROKERS
 

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from kactl.config.controller_settings import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS
 from kactl.testing.schedule import Schedule
-from kactl.testing.script import BrokersSpec, LatencySpec, ScheduleSpec, WorldSpec
+from tests.sim.engine.script import BrokersSpec, LatencySpec, ScheduleSpec, WorldSpec
 
 # Leaders write ISRs; leaders propose ISRs; topics have ids; leaders are told to recover.
 LEVELS: Final = ("2.6", "2.7", "2.8", "3.9", "3.9")

@@ -11,6 +11,7 @@ from kactl.testing.nodes import JOB_MS, Node
 from kactl.testing.worlds.memory import MemoryWorld
 from tests.sim.engine.stored import EntryStored, MemoryStored, Stored
 
+from .memory_writes import WRITES
 from .sqlite import SqliteWorld
 from .zookeeper import world as zookeeper_world
 
@@ -61,7 +62,7 @@ def open_memory(
     loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
 ) -> tuple[StoreWorld, Stored]:
     """Returns the simulated in-memory store, and a reader of its content."""
-    world = MemoryWorld(loop, history, links, session_timeout_ms=settings["session_timeout_ms"])
+    world = MemoryWorld(loop, history, links, session_timeout_ms=settings["session_timeout_ms"], writes=WRITES)
     return world, MemoryStored(world.state)
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from kactl.decide.state.replica_reports import ReplicaReports
 from kactl.participant.incarnation import Incarnation
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec
 from tests.sim.engine.brokers.participant_recorder import WRAPPED
 from tests.sim.engine.generator import script_of_seed
 from tests.sim.engine.run import Outcome, run_script
+from tests.sim.engine.script import Action, BrokersSpec, LatencySpec, Script, WorldSpec
 from tests.support.marks import fast_and_slow
 
 # A short run with faults of many kinds.

@@ -12,12 +12,12 @@ from kactl.decide.state.rows import Ints
 from kactl.model import Broker, TopicPartition, TopicRef
 from kactl.model.errors import ErrorCode
 from kactl.testing.history import History
-from kactl.testing.script import Action, BrokersSpec, Script, WorldSpec
 from kactl.testing.transport import ControlMessage
 from tests.sim.engine.brokers.receiver import Receiver
 from tests.sim.engine.brokers.replica import Disk
 from tests.sim.engine.checkers.events import validate
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import Action, BrokersSpec, Script, WorldSpec
 
 T = TopicRef("t", b"t" * 16)
 NEXT_T = TopicRef("t", b"n" * 16)

@@ -19,11 +19,12 @@ from kactl.model import Assignment, Broker, Endpoint, TopicPartition, TopicRef
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.metrics import Telemetry
 from kactl.testing.history import History
-from kactl.testing.violations import Violation, watch
+from kactl.testing.violations import Violation
 from tests.sim.engine.checkers import Channels, Memories, Observer
 from tests.sim.engine.checkers.events import validate
 from tests.sim.engine.checkers.observe import WRAPPED
 from tests.sim.engine.checkers.observe_channels import WRAPPED_CHANNEL
+from tests.sim.engine.watching import watch
 from tests.support.clocks import ManualClock, settle
 from tests.support.controller_harness import RecordingBrokers
 

@@ -25,7 +25,6 @@ from kactl.decide.machines import replica
 from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
-from kactl.testing.script import Action, BrokersSpec, LatencySpec, LivenessSpec, ScheduleSpec, Script, WorldSpec, load
 from tests.sim.engine import cluster
 from tests.sim.engine.actions import brokers
 from tests.sim.engine.brokers import ModelBroker, SimulatedBroker, entries, receiver
@@ -35,6 +34,16 @@ from tests.sim.engine.checkers import conditions
 from tests.sim.engine.checkers.conditions import ConditionsNow
 from tests.sim.engine.checkers.quiet import Limits, Unmet
 from tests.sim.engine.run import run_script
+from tests.sim.engine.script import (
+    Action,
+    BrokersSpec,
+    LatencySpec,
+    LivenessSpec,
+    ScheduleSpec,
+    Script,
+    WorldSpec,
+    load,
+)
 
 # The servers of its ZooKeeper ensemble need up to 400 ms for a message to each other, and 40 ms after all faults.
 SEED_OF_FAR_SERVERS: Final = 0

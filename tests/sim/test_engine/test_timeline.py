@@ -4,9 +4,9 @@ import logging
 import re
 
 from kactl.testing.history import Event, History
-from kactl.testing.log_records import LogRecord
-from kactl.testing.timeline import Link, columns, concerned, links, rows, text
 from kactl.testing.violations import Violation
+from tests.sim.engine.log_records import LogRecord
+from tests.sim.engine.timeline import Link, columns, concerned, links, rows, text
 from tests.sim.engine.timeline_html import page
 
 

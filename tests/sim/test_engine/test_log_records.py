@@ -7,10 +7,9 @@ import pytest
 
 from kactl.model.errors import StoreUnavailable
 from kactl.testing import sim
-from kactl.testing.log_records import recorded
 from kactl.testing.violations import Violation
-
-from .running import this_loop
+from tests.sim.engine.log_records import recorded
+from tests.testing.running import this_loop
 
 log = logging.getLogger("kactl.example")
 

@@ -6,8 +6,8 @@ keys that were not written because another version is stored. A key names the en
 all kinds of stores, such as `leadership/orders/0`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,33 +25,10 @@ from kactl.model import (
 from kactl.stores.base import Assignments, Changed, Committed, Notification, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
-
-from ..history import Op
+from kactl.testing.history import After, Op, Written
 
 # Entries without versions of their own.
 PRESENT: Final = 0
-
-
-class Written(NamedTuple):
-    """What an operation wrote, and the keys that it did not write."""
-
-    ops: list[Op]
-    conflicts: list[str]
-
-
-After = Callable[[Any], Written]
-
-
-def fence_of(args: Collection[Any]) -> Fence | None:
-    """Returns the fence among the arguments of an operation, or None."""
-    return next((arg for arg in args if isinstance(arg, Fence)), None)
-
-
-def operation_name(name: str, args: Sequence[Any]) -> str:
-    """Returns the name of an operation in the history: of the method of `Store` or `Session` that sends it."""
-    if name == "notify":
-        return "notify_isr" if args[0] is Changed.ISR_NOTIFICATIONS else "notify_log_dir"
-    return "close" if name == "close_session" else name
 
 
 def _always(*ops: Op) -> After:
@@ -315,4 +292,5 @@ WRITES: Final[dict[str, Callable[..., After]]] = {
     "write_producer_ids": write_producer_ids,
     "notify": notify,
     "delete_notifications": delete_notifications,
+    "remove_topic": remove_topic,
 }

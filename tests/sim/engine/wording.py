@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .history import Event
+from kactl.testing.history import Event
+
 from .script import Action, Script
 
 # Left out of reports: another event has the same information.

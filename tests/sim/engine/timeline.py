@@ -13,10 +13,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from kactl.testing.history import Event
+from kactl.testing.violations import Violation
+
 from . import wording
-from .history import Event
 from .log_records import LogRecord
-from .violations import Violation
 
 # Width of text output where the terminal does not tell it.
 WIDTH: Final = 160

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from kactl.model.errors import KactlError
-
-from .history import Event
-from .loop import SimLoop
-from .nodes import NODE
-from .violations import Violation
+from kactl.testing.history import Event
+from kactl.testing.loop import SimLoop
+from kactl.testing.nodes import NODE
+from kactl.testing.violations import Violation
 
 LOGGER: Final = "kactl"
 # An exception that leaves an actor unexpectedly; see docs/evidence/reliability.md.
