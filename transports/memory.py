@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.control import Request, Response
 from kactl.decide.messages.routes import RouteMessage, Watch
@@ -27,6 +25,7 @@ from kactl.runtime import forks
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.error_id import internal_errors
 from kactl.runtime.logs import logger
+from kactl.runtime.time_limit import limited
 
 from .base import Ask, ControllerPort, ControlLink, Handler, LinkState, ParticipantPort, SpectatorLink, Transport
 
@@ -252,28 +251,13 @@ class MemoryConnection:
         handler = self._hub.find(self._broker)
         if handler is None:
             raise BrokerUnreachable(self._broker, "no participant with that id runs in this process")
-        response: Response | Exception = BrokerUnreachable(
-            self._broker, f"no response within {self._request_timeout_ms:.0f} ms"
-        )
-
-        async def handle(handler: Handler) -> None:
-            nonlocal response
-            try:
-                response = await handler.handle(request)
-            except Exception as error:
-                response = error
-            timed.cancel_scope.cancel()
-
-        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
-        async with anyio.create_task_group() as timed:
-            timed.start_soon(handle, handler)
-            await self._clock.sleep_ms(self._request_timeout_ms)
-            timed.cancel_scope.cancel()
-        if isinstance(response, BrokerUnreachable):
-            raise response
-        if isinstance(response, Exception):
-            raise BrokerUnreachable(self._broker, f"its handler raised {response!r}") from response
-        return response
+        late = BrokerUnreachable(self._broker, f"no response within {self._request_timeout_ms:.0f} ms")
+        try:
+            return await limited(self._clock, self._request_timeout_ms, lambda: handler.handle(request), late)
+        except BrokerUnreachable:
+            raise
+        except Exception as error:
+            raise BrokerUnreachable(self._broker, f"its handler raised {error!r}") from error
 
     async def close(self) -> None:
         """See `Connection`."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kactl.forensics.jobs.catalog import Results
 
 _STDIN: Final = "-"
-# The kinds of `kactl.forensics.whatif`, whose import takes too long for `--help`.
-_SWEEPS: Final = ("brokers", "pairs", "racks", "rack+broker", "rolling")
 _TOP: Final = 10
 # Jobs whose tables a snapshot requires.
 _NEEDED: Final = ("states", "absences", "deletions", "timed")

@@ -6,12 +6,11 @@ Source: NodeToControllerChannelManager, which looks the controller up before eac
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import anyio
-
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
 from kactl.model.errors import ControllerUnreachable
 from kactl.runtime.clock import Clock
+from kactl.runtime.time_limit import limited
 
 # Kafka's default (controller.socket.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -55,24 +54,5 @@ class ControllerClient:
         controller = self._controller_id()
         if controller == NO_BROKER:
             raise ControllerUnreachable("its id is not known yet; wait for the first UpdateMetadata request")
-        response: Any = None
-        failure: Exception | None = ControllerUnreachable(
-            f"{controller} sent no response within {self._timeout_ms:.0f} ms"
-        )
-
-        async def wait() -> None:
-            nonlocal response, failure
-            try:
-                response, failure = await self._ask(request, controller=controller), None
-            except Exception as error:
-                failure = error
-            timed.cancel_scope.cancel()
-
-        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
-        async with anyio.create_task_group() as timed:
-            timed.start_soon(wait)
-            await self._clock.sleep_ms(self._timeout_ms)
-            timed.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return response
+        late = ControllerUnreachable(f"{controller} sent no response within {self._timeout_ms:.0f} ms")
+        return await limited(self._clock, self._timeout_ms, lambda: self._ask(request, controller=controller), late)

@@ -11,9 +11,9 @@ from kactl.decide.messages.topic_requests import WaitFor, ensure_request
 from kactl.model import TopicKind
 from kactl.model.errors import ActionTimedOut, ControllerUnreachable, NotController
 from kactl.runtime.clock import Clock
+from kactl.runtime.time_limit import limited
 
 from .incarnation import Incarnation
-from .time_limit import limited
 
 RETRY_MS: Final = 100
 

@@ -22,10 +22,10 @@ from kactl.model.errors import ControllerUnreachable, EndpointUnreachable, Kactl
 from kactl.runtime.clock import Clock
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
+from kactl.runtime.time_limit import limited
 
 from .own_link import OwnLink
 from .sessions import unreachable
-from .time_limit import limited
 
 log = logger(__name__)
 

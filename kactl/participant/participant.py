@@ -32,6 +32,7 @@ from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.conditions import FailureLog
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import START_TIMEOUT_MS
+from kactl.runtime.time_limit import limited
 from kactl.stores.base import Session, Store
 from kactl.stores.opening import opened
 from kactl.transports.base import ParticipantNetwork
@@ -54,7 +55,6 @@ from .own_id import OwnId
 from .pause_gate import PauseGate
 from .registrar import Registrar
 from .sessions import STORE_TIMEOUT_MS
-from .time_limit import limited
 from .views import Views
 
 log = logger(__name__)
@@ -478,11 +478,6 @@ class Participant(TopicRequests, Views, forks.OfOneProcess):
         if self._hosting is None:
             raise NotFound("handler of this participant for", partition)
         self._hosting.reset(partition)
-
-    def look_at_isr(self) -> None:
-        """Call `in_sync` again now, because its result may have changed."""
-        if self._incarnation is not None:
-            self._incarnation.isr.schedule()
 
     # -- incarnations, one after the other
 

@@ -22,6 +22,7 @@ from kactl.model.errors import (
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.runtime.patience import Patience
+from kactl.runtime.time_limit import limited
 from kactl.stores.base import Session
 from kactl.transports.base import ParticipantNetwork
 
@@ -34,7 +35,6 @@ from .own_endpoint import OwnEndpoint
 from .own_id import OwnId
 from .pause_gate import PauseGate
 from .sessions import SessionSource
-from .time_limit import limited
 
 log = logger(__name__)
 

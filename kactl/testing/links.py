@@ -126,12 +126,6 @@ class Channel:
         for message in delayed:
             self._carry(message)
 
-    def drop_waiting(self) -> None:
-        """Lose the messages that wait for the end of a cut, or are held."""
-        lost, self._waiting, self._held = [*self._held, *self._waiting], [], []
-        for message in lost:
-            self._lose(message)
-
     def _carry(self, message: Message) -> None:
         low, high = self.latency_ms
         # The same as `uniform`, for each message of a run.

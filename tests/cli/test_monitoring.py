@@ -9,8 +9,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from kactl.telemetry.catalog import metrics
 from tests.support.certificates import Authority
+from tests.support.metrics_catalog import metrics
 from tests.support.processes import free_port
 from tests.telemetry.test_monitoring import ALERTS, RULES, board_expressions, used
 

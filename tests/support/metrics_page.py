@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from kactl.telemetry.catalog import Metric, metrics
+from tests.support.metrics_catalog import Metric, metrics
 
 from .tree import ROOT
 

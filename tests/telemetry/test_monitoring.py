@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from kactl.cli.monitoring import content
-from kactl.telemetry.catalog import metrics
 from tests.support import grafana_board, metrics_page
+from tests.support.metrics_catalog import metrics
 from tests.support.promtool import promtool
 from tests.support.tree import ROOT
 

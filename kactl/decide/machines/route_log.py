@@ -21,7 +21,6 @@ from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, Broker, Endpoint
 
 # A spectator that is further behind receives everything.
 REMOVED_MAX: Final = 100_000
-_ROWS_MIN: Final = 64
 _EMPTY: Final[Mapping[str, tuple[Any, int]]] = {
     "topic": (np.int32, -1),
     "partition": (np.int32, -1),

@@ -20,11 +20,11 @@ import anyio.abc
 
 from kactl.model.errors import ControllerUnreachable, SessionExpired, StoreError
 from kactl.participant.pause_gate import PauseGate
-from kactl.participant.time_limit import limited
 from kactl.runtime import forks
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
+from kactl.runtime.time_limit import limited
 from kactl.stores.base import Session
 
 from .events import LeaseAtRisk, LeaseEvent, LeaseLapsed, LeaseResumed, RiskCause

@@ -6,12 +6,10 @@ and answered at once; the time at which it was sent dates the table. Both respon
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
-
-import anyio
 
 from kactl.decide.messages import arguments
 from kactl.decide.messages.routes import RouteMessage, Version, Watch
@@ -29,6 +27,7 @@ from kactl.runtime import forks
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.logs import logger
+from kactl.runtime.time_limit import limited
 from kactl.stores.base import Store
 from kactl.transports.base import SpectatorLink, SpectatorNetwork
 
@@ -152,8 +151,7 @@ class Spectator(forks.OfOneProcess):
             while self._table.version == NOTHING:
                 await self._changed.wait()
 
-        if not await self._limited(received, timeout_ms):
-            raise ActionTimedOut("receiving the first routes", timeout_ms)
+        await limited(self._clock, timeout_ms, received, ActionTimedOut("receiving the first routes", timeout_ms))
         return self._table.version
 
     # -- the table
@@ -258,36 +256,8 @@ class Spectator(forks.OfOneProcess):
         Raises:
             KactlError: there is no response.
         """
-        link, messages = self._link, list[RouteMessage]()
-        errors: list[KactlError] = []
+        link = self._link
         assert link is not None, "the block was entered"
-
-        async def ask() -> None:
-            try:
-                messages.append(await link.watch(asked))
-            except KactlError as error:
-                errors.append(error)
-
         limit_ms = asked.wait_ms + RESPONSE_MS
-        if not await self._limited(ask, limit_ms):
-            raise ControllerUnreachable(f"it sent no routes within {limit_ms} ms")
-        if errors:
-            raise errors[0]
-        return messages[0]
-
-    async def _limited(self, work: Callable[[], Awaitable[None]], limit_ms: float) -> bool:
-        """Returns whether `work` has ended within a time limit. It is cancelled at the limit."""
-        ended = False
-
-        async def run() -> None:
-            nonlocal ended
-            await work()
-            ended = True
-            limited.cancel_scope.cancel()
-
-        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
-        async with anyio.create_task_group() as limited:
-            limited.start_soon(run)
-            await self._clock.sleep_ms(limit_ms)
-            limited.cancel_scope.cancel()
-        return ended
+        late = ControllerUnreachable(f"it sent no routes within {limit_ms} ms")
+        return await limited(self._clock, limit_ms, lambda: link.watch(asked), late)

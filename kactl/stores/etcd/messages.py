@@ -143,54 +143,40 @@ MEMBER_LIST: Final = b""
 class Header(Protocol):
     """`revision` is that of the whole store at the time of the response."""
 
-    @property
-    def revision(self) -> int: ...
+    revision: int
 
 
 class KeyValue(Protocol):
     """A stored key. `version` counts its writes since its creation, from 1."""
 
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def create_revision(self) -> int: ...
-    @property
-    def mod_revision(self) -> int: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def lease(self) -> int: ...
+    key: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    value: bytes
+    lease: int
 
 
 class RangeResponse(Protocol):
     """`more`: there are more keys than the limit of the request."""
 
-    @property
-    def header(self) -> Header: ...
-    @property
-    def kvs(self) -> Sequence[KeyValue]: ...
-    @property
-    def more(self) -> bool: ...
+    header: Header
+    kvs: Sequence[KeyValue]
+    more: bool
 
 
 class OpResponse(Protocol):
     """The response to one operation; `response_range` is empty for those that are not reads."""
 
-    @property
-    def response_range(self) -> RangeResponse: ...
+    response_range: RangeResponse
 
 
 class TxnResponse(Protocol):
     """`responses` are those of the executed operations, in their order."""
 
-    @property
-    def header(self) -> Header: ...
-    @property
-    def succeeded(self) -> bool: ...
-    @property
-    def responses(self) -> Sequence[OpResponse]: ...
+    header: Header
+    succeeded: bool
+    responses: Sequence[OpResponse]
 
 
 def read(response: TxnResponse, index: int) -> Sequence[KeyValue]:
@@ -207,28 +193,22 @@ def read(response: TxnResponse, index: int) -> Sequence[KeyValue]:
 class Executed(Protocol):
     """The response to a transaction of writes, without the responses to its operations."""
 
-    @property
-    def header(self) -> Header: ...
-    @property
-    def succeeded(self) -> bool: ...
+    header: Header
+    succeeded: bool
 
 
 class LeaseResponse(Protocol):
     """A granted or renewed lease; `TTL` in seconds, 0 if the lease does not exist."""
 
-    @property
-    def ID(self) -> int: ...  # noqa: N802 - etcd's name
-    @property
-    def TTL(self) -> int: ...  # noqa: N802 - etcd's name
+    ID: int
+    TTL: int
 
 
 class WatchEvent(Protocol):
     """`type` is PUT or DELETE."""
 
-    @property
-    def type(self) -> int: ...
-    @property
-    def kv(self) -> KeyValue: ...
+    type: int
+    kv: KeyValue
 
 
 PUT: Final = 0
@@ -242,39 +222,28 @@ class WatchResponse(Protocol):
     revision.
     """
 
-    @property
-    def header(self) -> Header: ...
-    @property
-    def created(self) -> bool: ...
-    @property
-    def canceled(self) -> bool: ...
-    @property
-    def compact_revision(self) -> int: ...
-    @property
-    def cancel_reason(self) -> str: ...
-    @property
-    def fragment(self) -> bool: ...
-    @property
-    def events(self) -> Sequence[WatchEvent]: ...
+    header: Header
+    created: bool
+    canceled: bool
+    compact_revision: int
+    cancel_reason: str
+    fragment: bool
+    events: Sequence[WatchEvent]
 
 
 class MemberHeader(Protocol):
     """`cluster_id` differs between clusters, and after the restore of a snapshot."""
 
-    @property
-    def cluster_id(self) -> int: ...
+    cluster_id: int
 
 
 class MembersResponse(Protocol):
-    @property
-    def header(self) -> MemberHeader: ...
-    @property
-    def members(self) -> Sequence[object]: ...
+    header: MemberHeader
+    members: Sequence[object]
 
 
 class TokenResponse(Protocol):
-    @property
-    def token(self) -> str: ...
+    token: str
 
 
 _Type = descriptor_pb2.FieldDescriptorProto.Type

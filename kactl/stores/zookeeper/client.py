@@ -248,10 +248,6 @@ class Client:
         self._trees[self.path(path)] = on_event or (lambda kind, path: self._on_tree(path))
         return await self.ask(request.watch_tree(self.path(path)))
 
-    async def unwatch_tree(self, path: str) -> Any:
-        """Remove all watches on exactly this path, the root of a tree. Returns None, or an error as an object."""
-        return await self.ask(request.unwatch(self.path(path)))
-
     def submit(self, requests: Sequence[Any], finished: Callable[[Responses], None]) -> Responses:
         """Send requests; `finished` is called in the loop after all responses, or when `error` is set."""
         responses = Responses(len(requests), finished)

@@ -43,10 +43,6 @@ from .field_types import ELEMENTS_MAX, INTS_PER_ELEMENT, Array, Elements, Field,
 # Arrays of fewer numbers, such as lists of replicas, have prepared formats and count as no element.
 _FEW: Final = INTS_PER_ELEMENT
 _INDENT: Final = "    "
-_ERRORS: Final = {
-    "(struct_error, IndexError)": "a field that is not whole",
-    "UnicodeDecodeError": "a string that is not UTF-8",
-}
 _CALLED: Final[dict[str, Any]] = {
     name: getattr(field_types, name)
     for name in ("STEP", "failed", "missing", "short", "uvarint_at", "tags_end", "numbers")

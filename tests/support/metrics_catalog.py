@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from .metrics import COUNTERS, GAUGES, HISTOGRAMS
+from kactl.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS
 
 Kind = Literal["gauge", "counter", "histogram"]
 _CONTROLLER: Final = "kafka.controller:type=KafkaController,name="

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import anyio
 
-from kactl.runtime.clock import Clock
+from .clock import Clock
 
 T = TypeVar("T")
 
