@@ -20,6 +20,7 @@ from .entries import Entries
 from .fence import Fence
 from .fenced import Fenced
 from .handlers import Handlers
+from .interruptions import Interruptions
 from .leases import Leases
 from .memory import Memories, Memory
 from .observe import Observer
@@ -44,6 +45,7 @@ __all__ = [
     "Fence",
     "Fenced",
     "Handlers",
+    "Interruptions",
     "Leases",
     "Memories",
     "Memory",
@@ -82,6 +84,7 @@ def checkers(rules: Rules, memories: Callable[[], Iterable[Memory]] = tuple) -> 
         Leases(),
         Continuity(),
         Owners(),
+        Interruptions(),
         Sessions(),
         Fenced(rules),
         Handlers(),

@@ -13,7 +13,7 @@ from kactl.testing.violations import Checker, Violation
 from .stored import NO_LEADER, Stored, Views, is_failure, is_ownership, leadership_writes
 
 # Topic and index.
-_Shard = tuple[str, int]
+Shard = tuple[str, int]
 # A handler that has failed or resigned may be passed over for this long: the longest pause before it is tried again,
 # twice, since the controller may learn of the end of the pause late.
 FAILED_MS: Final = 120_000.0
@@ -31,8 +31,8 @@ class Owners(Checker):
     def __init__(self) -> None:
         self._stored = Stored()
         self._views = Views()
-        self._acting: dict[_Shard, Event] = {}  # the begin of the last leadership of each shard, while it goes on
-        self._failed_ms: dict[tuple[_Shard, int], float] = {}  # by shard and broker
+        self._acting: dict[Shard, Event] = {}  # the begin of the last leadership of each shard, while it goes on
+        self._failed_ms: dict[tuple[Shard, int], float] = {}  # by shard and broker
 
     def check(self, event: Event) -> Violation | None:
         fields = event.fields
@@ -44,18 +44,18 @@ class Owners(Checker):
             case "ctl.brokers":
                 self._views.add(event)
             case "lease.begin" if is_ownership(fields["topic_id"]):
-                self._acting[_shard(fields)] = event
+                self._acting[shard_of(fields)] = event
             case "lease.end":
-                began = self._acting.get(_shard(fields))
+                began = self._acting.get(shard_of(fields))
                 if began is not None and began.fields["broker"] == fields["broker"]:
-                    del self._acting[_shard(fields)]
+                    del self._acting[shard_of(fields)]
             case "lease.lapse" | "node.crash":
                 for shard in [shard for shard, began in self._acting.items() if began.node == event.node]:
                     del self._acting[shard]
             case "role.stop":
                 return self._stopped(event, fields)
             case "role.apply" | "handler.report" if is_failure(event):
-                self._failed_ms[_shard(fields), fields["broker"]] = event.time_ms
+                self._failed_ms[shard_of(fields), fields["broker"]] = event.time_ms
         return None
 
     def _committed(self, event: Event) -> Violation | None:
@@ -75,7 +75,7 @@ class Owners(Checker):
             owners[shard] = owner
         return None
 
-    def _owners(self) -> dict[_Shard, int]:
+    def _owners(self) -> dict[Shard, int]:
         """Returns the owner of each shard."""
         owners = {}
         for key, entry in self._stored.entries.items():
@@ -85,7 +85,7 @@ class Owners(Checker):
                     owners[topic, int(partition)] = entry.value["leader"]
         return owners
 
-    def _may_serve(self, event: Event, shard: _Shard, owner: int) -> bool:
+    def _may_serve(self, event: Event, shard: Shard, owner: int) -> bool:
         """Whether an owner acts, and the controller that writes has no reason to pass it over."""
         began = self._acting.get(shard)
         if began is None or began.fields["broker"] != owner:
@@ -100,7 +100,7 @@ class Owners(Checker):
 
     def _stopped(self, event: Event, fields: dict[str, Any]) -> Violation | None:
         """A stop has ended what a replica did."""
-        shard = _shard(fields)
+        shard = shard_of(fields)
         entry = self._stored.leadership(*shard)
         if entry is None or fields["outcome"] != "applied" or not is_ownership(fields["topic_id"]):
             return None
@@ -114,11 +114,12 @@ class Owners(Checker):
         return Violation("INV-70", text, event=event, contradicts=entry.event)
 
 
-def _shard(fields: dict[str, Any]) -> _Shard:
+def shard_of(fields: dict[str, Any]) -> Shard:
+    """Returns the shard that an event is about."""
     return fields["topic"], fields["partition"]
 
 
-def _uneven(owners: dict[_Shard, int], topic: str, before: int, after: int) -> str:
+def _uneven(owners: dict[Shard, int], topic: str, before: int, after: int) -> str:
     """Returns why the move of a shard does not make the shares more even; empty if it does.
 
     In its topic the new owner has at least two fewer, or one fewer and at least two fewer in all topics together.
