@@ -1,8 +1,8 @@
 """Interruptions of owners of the partitions of ownership topics, here called shards: INV-71.
 
 The leadership of an owner ends for its own shard, which has another owner, is deleted, or cannot be served, or with its
-participant or its lease. Nothing that happens to another shard ends it; so no participant is evicted for a leadership
-that it has not been ordered to end.
+participant or its lease. Nothing that happens to another shard ends it; so no participant that answers is evicted for
+a leadership that it has not been ordered to end.
 """
 
 from typing import Any, Final
@@ -24,7 +24,7 @@ class Interruptions(Checker):
 
     kinds = (
         "store.commit", "lease.begin", "lease.keep", "lease.end", "lease.lapse", "node.crash", "role.apply",
-        "handler.report", "phase.end", "req.enqueue", "fsm.broker",
+        "handler.report", "phase.end", "req.enqueue", "req.replace", "req.attempt", "req.drop", "fsm.broker",
     )  # fmt: skip
     invariants = ("INV-71",)
 
@@ -34,6 +34,8 @@ class Interruptions(Checker):
         # The begin of each leadership that goes on, or the event with which it goes on under a later leader epoch.
         self._acting: dict[_Replica, Event] = {}
         self._ordered: dict[_Replica, int] = {}  # the last leader epoch that a request names
+        self._channels: dict[int, int] = {}  # the last one to each broker
+        self._waiting: dict[int, set[int]] = {}  # requests without an answer, of each channel
         self._returned: set[_Replica] = set()  # calls of `lead` have ended by themselves
         self._failed_ms: dict[_Replica, float] = {}
         self._unexplained: dict[_Replica, Violation] = {}  # ends of leaderships, until a failure is reported
@@ -45,8 +47,8 @@ class Interruptions(Checker):
         match event.kind:
             case "store.commit" if event.fields["outcome"] == "ok":
                 self._committed(event)
-            case "req.enqueue" if event.fields["what"] in ("LeaderAndIsr", "StopReplica"):
-                self._sent(event.fields)
+            case "req.enqueue" | "req.replace" | "req.attempt" | "req.drop":
+                self._sent(event.kind, event.fields)
             case "fsm.broker" if event.fields["what"] == "evicted":
                 return self._evicted(event, event.fields["broker"])
             case "lease.lapse" | "node.crash":
@@ -66,10 +68,23 @@ class Interruptions(Checker):
                 self._leaders.setdefault((topic, int(partition)), {})[value["leader_epoch"]] = value["leader"]
         self._stored.apply(event)
 
-    def _sent(self, fields: dict[str, Any]) -> None:
-        for name, epoch in zip(fields["partitions"], fields["leader_epochs"], strict=True):
-            topic, _, partition = name.rpartition("-")
-            self._ordered[fields["broker"], (topic, int(partition))] = epoch
+    def _sent(self, kind: str, fields: dict[str, Any]) -> None:
+        channel = fields["channel"]
+        waiting = self._waiting.setdefault(channel, set())
+        match kind:
+            case "req.enqueue":
+                self._channels[fields["broker"]] = channel
+                waiting.add(fields["request"])
+                for name, epoch in zip(fields["partitions"], fields["leader_epochs"], strict=True):
+                    topic, _, partition = name.rpartition("-")
+                    self._ordered[fields["broker"], (topic, int(partition))] = epoch
+            case "req.replace":
+                waiting.difference_update(fields["before"])
+                waiting.update(after[0] for after in fields["after"])
+            case "req.attempt" if fields["outcome"] == "answered":
+                waiting.discard(fields["request"])
+            case "req.drop":
+                del self._waiting[channel]
 
     def _forget(self, node: str) -> None:
         for known in (self._acting, self._unexplained):
@@ -115,7 +130,9 @@ class Interruptions(Checker):
         return any(epoch > fields["present_epoch"] and leader != fields["broker"] for epoch, leader in later)
 
     def _evicted(self, event: Event, broker: int) -> Violation | None:
-        """All leaderships of a participant end, since it has not ended some."""
+        """All leaderships of a participant end, since it has not ended some. One that cannot be reached has to go."""
+        if self._waiting.get(self._channels.get(broker, 0)):
+            return None
         away = {
             replica: began
             for replica, began in self._acting.items()

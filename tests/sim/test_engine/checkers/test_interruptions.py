@@ -34,11 +34,13 @@ def later(one: Story) -> None:
     one.commit({"brokers/3": {"epoch": 7}})
 
 
-def order(one: Story, *, epoch: int) -> None:
+def order(one: Story, *, epoch: int, is_answered: bool = True) -> None:
     one.record(
         "req.enqueue", A, channel=1, broker=1, broker_epoch=7, request=1, what="LeaderAndIsr", controller_epoch=1,
         partitions=["jobs-0"], leader_epochs=[epoch], topic_ids=[OWN],
     )  # fmt: skip
+    if is_answered:
+        one.record("req.attempt", A, channel=1, request=1, outcome="answered")
 
 
 def evict(one: Story) -> None:
@@ -140,6 +142,15 @@ def test_eviction_needs_an_order_that_ends_a_leadership(epoch: int, expected: li
     evict(one)
 
     assert one.found == expected
+
+
+def test_participant_that_does_not_answer_may_be_evicted() -> None:
+    one = story()
+    own(one, 2, epoch=1)
+    order(one, epoch=0, is_answered=False)
+    evict(one)
+
+    assert one.found == []
 
 
 def test_eviction_of_a_participant_that_owns_all_that_it_leads_is_allowed() -> None:
