@@ -41,7 +41,7 @@ from kactl.transports.kafka.listener import (
 )
 from kactl.transports.kafka.listener import limits as listener_limits
 from kactl.transports.kafka.listener.limits import CLIENT_POOL_REQUESTS, ELEMENT_BYTES, EXPANSION, Limits
-from kactl.transports.tcp import controller_links
+from kactl.transports.tcp import controller_links, peer_requests
 from kactl.transports.tcp import limits as tcp
 from kactl.transports.tcp import link as tcp_link
 from kactl.transports.tcp.wire import requests
@@ -296,7 +296,7 @@ def _peers() -> Iterator[Limit]:
     )
     yield Limit(
         "tcp network: links of one participant; its requests at a time",
-        f"{controller_links.LINKS_MAX}; {controller_links.REQUESTS_MAX:,}",
+        f"{controller_links.LINKS_MAX}; {peer_requests.REQUESTS_MAX:,}",
         "the oldest link is closed; further requests wait",
     )
 

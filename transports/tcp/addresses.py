@@ -10,6 +10,8 @@ from kactl.runtime.resolver import Resolved
 
 DEFAULT_PORT: Final = 7373
 DEFAULT_LISTEN: Final = f"127.0.0.1:{DEFAULT_PORT}"
+# Name of the listener in the address at which a participant can be reached.
+PEER_LISTENER: Final = "PEER"
 
 
 class Address(NamedTuple):

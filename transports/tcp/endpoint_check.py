@@ -4,18 +4,26 @@ import ipaddress
 import logging
 import socket
 import weakref
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 import anyio
 
+from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
-from kactl.model.errors import BadConfig, EndpointUnreachable, NotAuthorized
+from kactl.model import Endpoint
+from kactl.model.errors import BadConfig, EndpointUnreachable, KactlError, NotAuthorized, ProtocolMismatch
 from kactl.runtime.addresses import plain_address
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.runtime.resolver import Resolved
 from kactl.transports.base import ControllerPort
+
+from . import handshake
+from .addresses import PEER_LISTENER, Address
+from .dialing import Dialer
+from .handshake import VERIFY, Hello
+from .identity import Identity
 
 log = logger(__name__)
 
@@ -81,6 +89,59 @@ def _is_of_this_host(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+class Wanted(NamedTuple):
+    """The participant that has to be found at an address: its identity, id, and start."""
+
+    identity: Identity
+    broker: int
+    incarnation: bytes
+
+
+async def verify(
+    dialer: Dialer,
+    own: Identity,
+    wanted: Wanted,
+    host: str,
+    port: int,
+    choose: Callable[[list[Resolved]], list[Resolved]],
+) -> None:
+    """Connect to the address that a participant advertises, and compare its registration.
+
+    Args:
+        own: the identity of the controller.
+        choose: returns those of the addresses of a host that may be connected to.
+
+    Raises:
+        EndpointUnreachable: others cannot use the address, nothing listens there, or another program does.
+    """
+    if (unusable := why_unusable(Endpoint(PEER_LISTENER, host, port))) is not None:
+        raise EndpointUnreachable(host, port, unusable)
+    hello = handshake.hello(own, purpose=VERIFY, target=str(wanted.broker), silence_ms=dialer.limits.silence_ms)
+    try:
+        link, theirs, _ = await dialer.dial(Address(host, port), hello, _is(wanted.identity), choose=choose)
+    except KactlError as error:
+        raise EndpointUnreachable(host, port, _not_found(wanted.broker)) from error
+    link.close("the address has been verified")
+    if theirs.incarnation != wanted.incarnation:
+        another = f"another start of participant {wanted.broker} runs there: stop it, or change advertise="
+        raise EndpointUnreachable(host, port, _not_found(wanted.broker)) from ProtocolMismatch(another)
+
+
+def _not_found(broker: int) -> str:
+    """Returns the same sentence for every reason: a participant must not find out what listens elsewhere."""
+    return (
+        f"participant {broker} was not found there, or must not name that address: change advertise=, or see the "
+        "reason in the controller's log"
+    )
+
+
+def _is(wanted: Identity) -> Callable[[Hello], str | None]:
+    def check(hello: Hello) -> str | None:
+        return None if hello.identity == wanted else f"it is {hello.identity}, and not {wanted}"
+
+    return check
 
 
 class EndpointCheck:

@@ -16,17 +16,12 @@ from typing import Final
 import anyio
 from opentelemetry import metrics
 
-from kactl.decide.machines.peer_endpoints import why_unusable
 from kactl.decide.messages.sessions import UNNAMED, Identified, Identify, SessionAnswer
-from kactl.model import GIVEN_IDS, Endpoint, check_participant_name
+from kactl.model import Endpoint
 from kactl.model.errors import (
     BadConfig,
     BadRequest,
     ControllerUnreachable,
-    EndpointUnreachable,
-    KactlError,
-    NotAuthorized,
-    ProtocolMismatch,
 )
 from kactl.runtime import forks, reloading
 from kactl.runtime.addresses import is_wildcard
@@ -38,17 +33,17 @@ from kactl.runtime.tasks import Tasks
 from kactl.runtime.user_state import own_secret, secret_path
 from kactl.transports.base import ControllerPort, ControlLink, ParticipantPort, SpectatorLink, Transport
 
-from . import attempts, handshake
+from . import handshake
 from . import identity as identities
-from .addresses import DEFAULT_LISTEN, Address, Exposure
+from .acceptance import Acceptance
+from .addresses import DEFAULT_LISTEN, PEER_LISTENER, Address, Exposure
 from .control_link import TcpControlLink
-from .controller_links import ControllerLinks, TcpTransport
+from .controller_links import ControllerLinks
 from .dialing import Dialer
-from .endpoint_check import EndpointCheck, PeerNetworks
-from .handshake import CONTROL, IDENTIFY, VERIFY, Credentials, Hello
-from .identity import SECRET_BYTES_MIN, Identity, Role, is_broker_id
+from .endpoint_check import EndpointCheck, PeerNetworks, Wanted, verify
+from .handshake import IDENTIFY, VERIFY, Credentials, Hello
+from .identity import SECRET_BYTES_MIN, Identity, Role
 from .limits import Limits
-from .link import Link
 from .listener import Listener
 from .metrics import LinkMetrics
 from .rights import EnsureTopics, check_ensure_topics
@@ -56,11 +51,10 @@ from .search import ControllerSearch, is_controller
 from .served import Served
 from .spectator_link import TcpSpectatorLink
 from .tls import Tls
+from .transport import TcpTransport
 
 log = logger(__name__)
 
-# Name of the listener in the address at which a participant can be reached.
-PEER_LISTENER: Final = "PEER"
 # How often a program that listens looks at the secret of its user.
 _POLL_S: Final = 2.0
 
@@ -157,8 +151,9 @@ class TcpNetwork:
         self._listening = 0  # sides that need the listener
         self._tasks = Tasks("the network")
         self._lock = anyio.Lock()
-        self._offices: dict[int, ControllerLinks] = {}
+        self._instances: dict[int, ControllerLinks] = {}
         self._ports: dict[str, ParticipantPort] = {}
+        self._acceptance = Acceptance(cluster, self.limits, lambda: self._credentials, self._instances, self._ports)
         self._home: forks.Home | None = None  # the process in which it is used
 
     @property
@@ -193,8 +188,8 @@ class TcpNetwork:
             self._verify_again("the shared secret has changed")
 
     def _verify_again(self, reason: str) -> None:
-        for office in self._offices.values():
-            office.verify_again(reason)
+        for links in self._instances.values():
+            links.verify_again(reason)
 
     def _renew_own_secret(self) -> None:
         """Without a secret of the program and TLS, use the one in the state folder of its user, if it has any.
@@ -262,18 +257,18 @@ class TcpNetwork:
         self._check_process()
         async with self._listens():
             check = EndpointCheck(port, self.verify, required=self.verify_endpoint)
-            office = ControllerLinks(
+            links = ControllerLinks(
                 port, limits=self.limits, metrics=self._metrics, endpoints=check, ensure_topics=self._ensure_topics
             )
-            self._offices[port.node_id] = office
-            office.open()
+            self._instances[port.node_id] = links
+            links.open()
             try:
-                yield TcpTransport(office)
+                yield TcpTransport(links)
             finally:
-                if self._offices.get(port.node_id) is office:
-                    del self._offices[port.node_id]
+                if self._instances.get(port.node_id) is links:
+                    del self._instances[port.node_id]
                 with anyio.CancelScope(shield=True):
-                    await office.close()
+                    await links.close()
 
     @asynccontextmanager
     async def participant_side(
@@ -350,7 +345,7 @@ class TcpNetwork:
         self._home.check("the network")
 
     def _check_controllers(self, given: Sequence[Address] = ()) -> None:
-        if not (given or self._controllers or self._offices or self._listen):
+        if not (given or self._controllers or self._instances or self._listen):
             raise BadRequest("controllers", "the network knows no controller: give the addresses of all of them")
         for address in (*given, *self._controllers):
             if not address.port:
@@ -394,7 +389,7 @@ class TcpNetwork:
         if self._listen is None or self._listener is None:
             return None
         host, port = self._advertise or self._listener.address
-        if self._offices and self._advertise is None and is_wildcard(host):
+        if self._instances and self._advertise is None and is_wildcard(host):
             return None  # a controller listens there, which needs no address of its own
         return Endpoint(PEER_LISTENER, host, port, "PLAINTEXT" if self._tls is None else "SSL")
 
@@ -410,8 +405,8 @@ class TcpNetwork:
                     exposure=self._exposure,
                     limits=self.limits,
                     metrics=self._metrics,
-                    accepted=self._accepted,
-                    refused=self._refused,
+                    accepted=self._acceptance.accepted,
+                    refused=self._acceptance.refused,
                 )
                 await listener.open()
                 self._listener = listener
@@ -444,23 +439,8 @@ class TcpNetwork:
             EndpointUnreachable: others cannot use the address, nothing listens there, or another program does.
         """
         own = self._controller_identity()
-        if (unusable := why_unusable(Endpoint(PEER_LISTENER, host, port))) is not None:
-            raise EndpointUnreachable(host, port, unusable)
-        wanted = Identity(self.cluster, Role.PARTICIPANT, claim or str(broker))
-        hello = handshake.hello(own, purpose=VERIFY, target=str(broker), silence_ms=self.limits.silence_ms)
-        try:
-            link, theirs, _ = await self._dialer.dial(
-                Address(host, port),
-                hello,
-                _is(wanted),
-                choose=lambda hosts: self._peer_networks.permitted(hosts, peer),
-            )
-        except KactlError as error:
-            raise EndpointUnreachable(host, port, _not_found(broker)) from error
-        link.close("the address has been verified")
-        if theirs.incarnation != incarnation:
-            found = ProtocolMismatch(f"another start of participant {broker} runs there: stop it, or change advertise=")
-            raise EndpointUnreachable(host, port, _not_found(broker)) from found
+        wanted = Wanted(Identity(self.cluster, Role.PARTICIPANT, claim or str(broker)), broker, incarnation)
+        await verify(self._dialer, own, wanted, host, port, lambda hosts: self._peer_networks.permitted(hosts, peer))
 
     async def probe(self, address: str, own: Identity) -> Identity:
         """Connect to a controller without using it. Returns its identity.
@@ -478,95 +458,6 @@ class TcpNetwork:
         return theirs.identity
 
     def _controller_identity(self) -> Identity:
-        if not self._offices:
+        if not self._instances:
             raise ControllerUnreachable("no controller of this process uses this network")
-        return Identity(self.cluster, Role.CONTROLLER, str(next(iter(self._offices))))
-
-    # -- accepted connections ------------------------------------------------------------------------------------------
-
-    async def _accepted(self, link: Link) -> None:
-        """Perform the handshake of an accepted connection, up to the welcome. Raises KactlError if it fails."""
-
-        def answer(hello: Hello) -> Hello:
-            return self._claims(hello, office)
-
-        # Which instance answers is decided before the handshake, and whether it is active again after it.
-        office = self._active_office()
-        hello, version = await handshake.accept(link, answer, self._credentials)
-        method = "claimed" if self._credentials.secret is None else "secret"
-        if link.peer_certificate() is not None:
-            method = "certificate"
-        link.principal = hello.identity.principal(peer=link.peer_host, method=method)
-        if hello.purpose == VERIFY:
-            if hello.target:
-                self._check_role(link, hello, Role.CONTROLLER)
-            handshake.welcome(link, version)
-            link.close("the address has been verified")
-            return
-        self._check_role(link, hello, Role.PARTICIPANT, Role.SPECTATOR, Role.CLIENT)
-        assert office is not None, "the handshake has failed"
-        # It is no stranger any more, and does not occupy the place of one while it waits for an election.
-        office.tasks.spawn(office.receive(link, hello, version))
-
-    def _refused(self, host: str, link: Link | None, reason: str) -> None:
-        """Record a connection that did not become a link, if a controller of this process is here to record it."""
-        office = self._active_office()
-        if office is not None:
-            attempts.refused(office.port, host, link, reason)
-
-    def _active_office(self) -> ControllerLinks | None:
-        """Returns the active controller of this process, or another one; None if none runs here."""
-        offices = tuple(self._offices.values())
-        return next((office for office in offices if office.port.standby() is None), offices[0] if offices else None)
-
-    def _claims(self, hello: Hello, office: ControllerLinks | None) -> Hello:
-        """Returns the claims of this side. Raises ControllerUnreachable, NotAuthorized."""
-        silence_ms = self.limits.silence_ms
-        if hello.purpose in (CONTROL, IDENTIFY) or (hello.purpose == VERIFY and not hello.target):
-            if office is None:
-                raise ControllerUnreachable("no controller runs at this address")
-            identity = Identity(self.cluster, Role.CONTROLLER, str(office.port.node_id))
-            return handshake.hello(identity, silence_ms=silence_ms)
-        if hello.purpose == VERIFY:
-            port = self._ports.get(hello.target)
-            if port is None:
-                raise NotAuthorized(f"no participant {hello.target} runs at this address")
-            identity = Identity(self.cluster, Role.PARTICIPANT, port.claim)
-            return handshake.hello(identity, incarnation=port.incarnation, silence_ms=silence_ms)
-        raise NotAuthorized(f"this version offers no links for the purpose {hello.purpose!r}")
-
-    @staticmethod
-    def _check_role(link: Link, hello: Hello, *roles: Role) -> None:
-        if hello.role not in roles:
-            needed = " or ".join(role.value for role in roles)
-            error = NotAuthorized(f"{hello.identity} may not open this link: it needs the role {needed}")
-        elif hello.role is Role.PARTICIPANT and (reason := _wrong_claim(hello.name)):
-            error = NotAuthorized(f"{hello.identity} is no participant: {reason}")
-        else:
-            return
-        handshake.refuse(link, error)
-        raise error
-
-
-def _wrong_claim(name: str) -> str | None:
-    """Returns why a participant must not have a name; None if it may."""
-    if not is_broker_id(name):
-        return None if name == UNNAMED else check_participant_name(name)
-    if int(name) in GIVEN_IDS:
-        return f"controllers give the ids {GIVEN_IDS[0]} to {GIVEN_IDS[-1]} to names: connect under the name"
-    return None
-
-
-def _not_found(broker: int) -> str:
-    """Returns the same sentence for every reason: a participant must not find out what listens elsewhere."""
-    return (
-        f"participant {broker} was not found there, or must not name that address: change advertise=, or see the "
-        "reason in the controller's log"
-    )
-
-
-def _is(wanted: Identity) -> Callable[[Hello], str | None]:
-    def check(hello: Hello) -> str | None:
-        return None if hello.identity == wanted else f"it is {hello.identity}, and not {wanted}"
-
-    return check
+        return Identity(self.cluster, Role.CONTROLLER, str(next(iter(self._instances))))

@@ -31,7 +31,7 @@ from kactl.testing.contracts.link_support import ContractOffice, ContractPort, a
 from kactl.testing.contracts.network import PATIENCE_S, UPDATE
 from kactl.testing.fault_proxy import FaultProxy, Faults
 from kactl.transports.base import LinkState, Transport
-from kactl.transports.tcp import controller_links, wire
+from kactl.transports.tcp import controller_links, peer_requests, wire
 from kactl.transports.tcp import link as link_module
 from kactl.transports.tcp.control_link import TcpControlLink
 from kactl.transports.tcp.framing import Kind, Message, frames_of
@@ -228,7 +228,7 @@ async def test_links_of_one_participant_are_limited() -> None:
 
 async def test_requests_of_one_participant_are_limited_over_all_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller has one queue for all: a participant that connects again and again could fill it."""
-    monkeypatch.setattr(controller_links, "REQUESTS_MAX", 3)
+    monkeypatch.setattr(peer_requests, "REQUESTS_MAX", 3)
     office, may_answer, asked = ContractOffice(), anyio.Event(), list[int]()
 
     async def answer(request: Any) -> Any:
