@@ -61,6 +61,17 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def layout_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option of further layouts."""
+    return click.option(
+        "--layout",
+        "layouts",
+        multiple=True,
+        metavar="PATTERN",
+        help="Layout of lines, as a conversion pattern of log4j or logback. Repeat for several.",
+    )(command)
+
+
 @forensics.command(short_help="Read logs, and write their events as tables.")
 @click.argument("logs", type=NAME_OF_LOG, nargs=-1, required=True, metavar="LOGS...")
 @click.option(
@@ -72,9 +83,19 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Folder of the tables; replaced atomically.",
 )
 @click.option("--tz", metavar="ZONE", help="Time zone of the logs: Europe/Berlin, UTC, +02:00.  [UTC]")
+@layout_option
 @spark_options
 @local_options
-def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | None, master: str, memory: str) -> None:
+def ingest(
+    settings: Settings,
+    *,
+    logs: tuple[str, ...],
+    out: str,
+    tz: str | None,
+    layouts: tuple[str, ...],
+    master: str,
+    memory: str,
+) -> None:
     """Read LOGS (files and folders) and write their events as tables.
 
     Reads state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 4.4, plain, rotated,
@@ -87,20 +108,22 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     from kactl.forensics.ingest import NothingToIngest, check_sources, check_target
     from kactl.forensics.ingest import ingest as run
     from kactl.forensics.storage import Location
+    from kactl.forensics.text.forms import Forms
     from kactl.forensics.text.zone import zone_of
 
     zone = "UTC" if tz is None else tz
     try:
         # Before Spark is started, which takes seconds.
         zone_of(zone)
+        Forms(layouts)
         check_target(Location(out))
-        check_sources(logs, Location(out))
+        check_sources(logs, Location(out), layouts)
         with contextlib.ExitStack() as sessions, ended_by_sigterm(), shown_progress(settings) as on_progress:
 
             def start() -> "SparkSession":
                 return sessions.enter_context(session(master, memory, events=0))
 
-            ingested = run(start, logs, out, time_zone=zone, on_progress=on_progress)
+            ingested = run(start, logs, out, time_zone=zone, layouts=layouts, on_progress=on_progress)
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     except BadRequest as error:

@@ -26,7 +26,7 @@ from .forensic_inputs import (
     started,
     time_options,
 )
-from .forensics import failed, note_ingested, remarks, shown_progress, spark_options
+from .forensics import failed, layout_option, note_ingested, remarks, shown_progress, spark_options
 from .option_types import NAME, NAME_OF_LOG
 from .output import harmless
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--topic", metavar="RE", help="Only topics whose full name matches this regular expression.")
 @click.option("--partial", is_flag=True, help="Exit with code 0 even if the logs cover less than 95 %.")
 @time_options
+@layout_option
 @folder_option
 @spark_options
 @local_options
@@ -61,6 +62,7 @@ def report(
     begin: str | None,
     end: str | None,
     tz: str | None,
+    layouts: tuple[str, ...],
     folder: str,
     master: str,
     memory: str,
@@ -87,7 +89,7 @@ def report(
         moments = moments_of(manifest, tz)
         first, last = parsed_interval(begin, end, moments)
         if manifest is None:
-            _check_ingest(logs, folder)
+            _check_ingest(logs, folder, layouts)
         events = 0 if manifest is None else manifest.events
         with contextlib.ExitStack() as sessions:
             session = sessions.enter_context(started(spark_for(settings, master, memory, events=events)))
@@ -98,7 +100,7 @@ def report(
 
             scope = Scope(begin=first, end=last, topic=topic)
             if manifest is None:
-                manifest = _ingested(settings, session, logs, folder, tz)
+                manifest = _ingested(settings, session, logs, folder, tz, layouts)
                 if manifest.events > FEW_EVENTS:
                     sessions.close()
                     suited = spark_for(settings, master, memory, events=manifest.events)
@@ -129,7 +131,7 @@ def report(
         raise Failure(_too_little(result))
 
 
-def _check_ingest(logs: tuple[str, ...], folder: str) -> None:
+def _check_ingest(logs: tuple[str, ...], folder: str, layouts: tuple[str, ...]) -> None:
     """Check that there are logs, and that a folder may take their tables, before Spark starts, which takes seconds.
 
     Raises:
@@ -140,7 +142,7 @@ def _check_ingest(logs: tuple[str, ...], folder: str) -> None:
 
     try:
         check_target(Location(folder))
-        check_sources(logs, Location(folder))
+        check_sources(logs, Location(folder), layouts)
     except (NotOurs, NotWritable) as error:
         raise Failure(f"--dir: {error.reason}", Exit.USAGE) from None
     except NothingToIngest as error:
@@ -153,6 +155,7 @@ def _ingested(
     logs: tuple[str, ...],
     folder: str,
     tz: str | None,
+    layouts: tuple[str, ...],
 ) -> "Manifest":
     """Ingest logs. Returns the manifest.
 
@@ -164,7 +167,9 @@ def _ingested(
     zone = "UTC" if tz is None else tz
     try:
         with shown_progress(settings) as on_progress:
-            ingested = ingest(lambda: session()[0], logs, folder, time_zone=zone, on_progress=on_progress)
+            ingested = ingest(
+                lambda: session()[0], logs, folder, time_zone=zone, layouts=layouts, on_progress=on_progress
+            )
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     for remark in remarks(file for file in ingested.files if file.is_log or failed(file, logs)):

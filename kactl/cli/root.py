@@ -46,7 +46,7 @@ ENTRIES: Final = {
     "forensics": Entry(
         ".forensics",
         "Investigate outages in the logs of a Kafka cluster.",
-        ("report", "timeline", "sql", "whatif"),
+        ("report", "timeline", "sql", "whatif", "explain_layout"),
     ),
     "dashboard": Entry(".dashboard", "Open the dashboard in a browser, logged in."),
     "context": Entry(".context", "Name servers, and choose the one that commands use."),

@@ -9,6 +9,7 @@ are removed before the first move. `ingest.json` is written last; tables without
 """
 
 import contextlib
+import functools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ from .tables import (
     read_events,
 )
 from .text import probe, splits
+from .text.forms import Forms
 from .text.probe import Probe
 from .text.splits import SPLIT_BYTES
 from .text.zone import zone_of
@@ -91,6 +93,7 @@ def ingest(
     out: str,
     *,
     time_zone: str = "UTC",
+    layouts: tuple[str, ...] = (),
     split_bytes: int = SPLIT_BYTES,
     on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Ingested:
@@ -102,6 +105,7 @@ def ingest(
         sources: files and folders, or URIs that all machines of the Spark cluster can read.
         out: the output folder; its tables are replaced as a whole.
         time_zone: time zone of the logs, as a name or an offset.
+        layouts: conversion patterns of lines, tried before the known layouts.
 
     Returns:
         The manifest and one report per file, in the order of paths.
@@ -109,17 +113,18 @@ def ingest(
     Raises:
         NothingToIngest: none of the files is a log. The message names their kinds. The folder is unchanged.
         NotOurs, NotWritable: see `check_target`; nothing was read.
-        UnknownZone: the time zone does not exist.
+        UnknownZone, UnknownPattern: the time zone does not exist; a layout cannot be read.
         InUse: another process writes to the folder.
         IncompleteTables: see `_check_complete`. The folder is unchanged.
     """
     zone_of(time_zone)
+    Forms(layouts)
     place = Location(Location(out).absolute)
     check_target(place)
     on_progress("look for files", 0, 0)
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
     session = _Session(spark, work)
-    probes = _look(session, list(find(sources, but=place)), on_progress)
+    probes = _look(session, list(find(sources, but=place)), layouts, on_progress)
     logs = [(number, probed) for number, probed in enumerate(probes) if probed.is_log]
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
@@ -127,7 +132,14 @@ def ingest(
     with lock_folder(place):
         try:
             work.make()
-            counted = read(session, list(splits.cut(logs, split_bytes)), work, time_zone, split_bytes, on_progress)
+            counted = read(
+                session,
+                list(splits.cut(logs, split_bytes, zone_of(time_zone))),
+                work,
+                time_zone,
+                split_bytes,
+                on_progress,
+            )
             _check_complete(counted, logs, work)
             on_progress("sum up", 0, 0)
             reports = overview.reports(lambda: read_events(session(), work), counted, probes, time_zone)
@@ -159,7 +171,7 @@ def check_target(place: Location) -> None:
         raise NotOurs("--out", f"{place} contains {foreign[0]}, which kactl did not write: name a new or empty folder")
 
 
-def check_sources(sources: Sequence[str], place: Location) -> None:
+def check_sources(sources: Sequence[str], place: Location, layouts: tuple[str, ...] = ()) -> None:
     """Check that there is a log among the files. Files after the first log are not read.
 
     Raises:
@@ -167,7 +179,7 @@ def check_sources(sources: Sequence[str], place: Location) -> None:
     """
     probes: list[Probe] = []
     for path in find(sources, but=place):
-        probes.append(probe.probe(path))
+        probes.append(probe.probe(path, layouts))
         if probes[-1].is_log:
             return
     raise NothingToIngest("LOGS", _why_nothing(sources, probes))
@@ -222,21 +234,25 @@ class _Session:
                 self._used.sparkContext.removeJobTag(self._tag)
 
 
-def _look(session: _Session, paths: list[str], on_progress: progress.ProgressCallback) -> list[Probe]:
+def _look(
+    session: _Session, paths: list[str], layouts: tuple[str, ...], on_progress: progress.ProgressCallback
+) -> list[Probe]:
     """Probe the files, in the given order."""
     if len(paths) <= _LOOK_HERE:
-        return [probe.probe(path) for path in paths]
+        return [probe.probe(path, layouts) for path in paths]
     spark = session()
     with progress.step(spark, "look at files", on_progress):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
         names = [Location(path).absolute for path in paths]
-        encoded = spark.sparkContext.parallelize(names, slices).map(_encoded_probe).collect()
+        encoded = (
+            spark.sparkContext.parallelize(names, slices).map(functools.partial(_encoded_probe, layouts)).collect()
+        )
     probes = [msgspec.json.decode(each, type=Probe) for each in encoded]
     return [msgspec.structs.replace(probed, path=probe.shown(path)) for path, probed in zip(paths, probes, strict=True)]
 
 
-def _encoded_probe(path: str) -> bytes:
-    return msgspec.json.encode(probe.probe(path))
+def _encoded_probe(layouts: tuple[str, ...], path: str) -> bytes:
+    return msgspec.json.encode(probe.probe(path, layouts))
 
 
 def _check_complete(counted: pa.Table, logs: Sequence[tuple[int, Probe]], work: Location) -> None:
@@ -253,7 +269,7 @@ def _check_complete(counted: pa.Table, logs: Sequence[tuple[int, Probe]], work: 
     reasons = dict(zip(broken["file_id"].to_pylist(), broken["reason"].to_pylist(), strict=True))
     for number, log in logs:
         reason = reasons.get(number, "")
-        if reason.startswith(splits.UNREADABLE) and probe.probe(log.path).is_log:
+        if reason.startswith(splits.UNREADABLE) and probe.probe(log.path, log.patterns).is_log:
             raise IncompleteTables(f"{log.path} {reason} on a worker of Spark, but can be read here: {_SHARED}")
     written = set(counted["part"].unique().to_pylist()) - {""}
     seen = set(counted["file_id"].unique().to_pylist())

@@ -106,7 +106,7 @@ def reports(
             file_id=number,
             path=probe.path,
             kind=probe.kind,
-            layout=_layout(probe),
+            layout=probe.layout or None,
             encoding=probe.encoding,
             compression="gzip" if probe.packed else None,
             bytes=probe.size,
@@ -117,12 +117,6 @@ def reports(
             report = _filled(report, probe, sums[number], samples.get(number, []), time_zone)
         file_reports.append(report)
     return file_reports
-
-
-def _layout(probe: Probe) -> str | None:
-    if not probe.is_log:
-        return None
-    return f"docker/{probe.layout}" if probe.wrapped else probe.layout
 
 
 def table(file_reports: Sequence[FileReport]) -> pa.Table:

@@ -44,7 +44,7 @@ FILE_COLUMNS: Final = columns(
     file_id      id     its number, starting at 0, in the order of paths
     path         text   the path it was read from
     kind         text   its kind, by its content (event_types.Kind)
-    layout       text   the layout of its lines; see text/envelope.py. `docker/` before it: in Docker's JSON
+    layout       text   the forms of its first lines, the most frequent first; see text/forms.py
     encoding     text   utf-8, latin-1, utf-16
     compression  text   gzip, or null
     bytes        long   its size as stored

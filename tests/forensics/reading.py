@@ -8,7 +8,7 @@ import pyarrow as pa
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import zone
 from kactl.forensics.text.columns import WRITTEN
-from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.forms import Forms
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 
@@ -35,6 +35,6 @@ def events_of(
     file = io.BytesIO(text.encode() if isinstance(text, str) else text)
     file.seek(max(0, start - 1))
     parser = Parser(file_id=1, kind=kind, broker=broker, time_zone=zone.zone_of(tz))
-    batches = [parser.parse(batch) for batch in records(file, LAYOUTS[layout], start=start, end=end)]
+    batches = [parser.parse(batch) for batch in records(file, Forms(expected=(layout,)), start=start, end=end)]
     rows: list[dict[str, Any]] = pa.Table.from_batches(batches, WRITTEN).to_pylist()
     return sorted(rows, key=lambda row: (row["offset"], row["type"]))

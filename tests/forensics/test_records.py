@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import source, splits
-from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.forms import Forms
 from kactl.forensics.text.probe import Probe, probe
 from kactl.forensics.text.records import records
-from kactl.forensics.text.source import CUT, Broken, Transcoded, Unwrapped, Unzipped, lines
+from kactl.forensics.text.source import CUT, Broken, Transcoded, Unzipped, lines
 from kactl.forensics.text.zone import zone_of
 
 from .golden import GOLDEN
@@ -89,7 +89,7 @@ def test_events_do_not_depend_on_the_read_size(monkeypatch: pytest.MonkeyPatch, 
 def test_message_of_several_lines_is_a_record_of_its_own() -> None:
     found = records_of(LONG)
 
-    assert [(fields[3:], lines, joined) for _, fields, lines, joined in found] == [
+    assert [(fields[3:5], lines, joined) for _, fields, lines, joined in found] == [
         ((b"Stat of the created znode at /brokers/ids/7 is: 35,35,1714550400123", b"kafka.zk.KafkaZkClient"), 2, None),
         (
             (b"KafkaConfig values: \n\tadvertised.listeners = null\n\tbroker.id = 7", b"kafka.server.KafkaConfig"),
@@ -139,6 +139,15 @@ def test_byte_order_mark_is_removed() -> None:
 
     assert [event["format"] for event in marked] == [event["format"] for event in plain]
     assert marked[0] == plain[0]
+
+
+def test_leading_lines_that_no_logger_wrote_are_no_gap() -> None:
+    shell = "===> User\nuid=1000(appuser) gid=1000(appuser)\nCLUSTER_ID not set.\n"
+
+    first, *rest = events_of(shell + STORY)
+
+    assert (first["type"], first["lines"], first["ts"]) == ("other", 3, None)
+    assert [event["type"] for event in rest] == [event["type"] for event in events_of(STORY)]
 
 
 def test_leading_continuation_lines_are_unparsed() -> None:
@@ -247,7 +256,7 @@ def test_prefix_is_removed_at_the_beginning_of_a_line_only() -> None:
     first = STORY.split("\n")[0]
     text = f"kafka-1 | {first}\nreason: web | is gone\n"
 
-    (some,) = records(io.BytesIO(text.encode()), LAYOUTS["container/standard"], start=0, end=None)
+    (some,) = records(io.BytesIO(text.encode()), Forms(expected=("container/standard",)), start=0, end=None)
 
     assert some.joined == {0: b"reason: web | is gone"}
 
@@ -263,39 +272,17 @@ def _kept(printed: str, stream: str = "stdout") -> str:
     return f'{{"log":{text},"stream":"{stream}","time":"2024-05-01T10:00:00.123456789Z"}}\n'
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
-def test_lines_that_docker_keeps_are_what_the_container_printed(chunk: int) -> None:
-    printed = ['[a] "quoted" -> <b> & grün\n', "\tat some.Class\n", "", "\n", "no newline"]
-
-    file = Unwrapped(io.BytesIO("".join(map(_kept, printed)).encode()))
-
-    assert b"".join(iter(lambda: file.read(chunk), b"")).decode() == "".join(printed)
-
-
-def test_damaged_line_stays_as_it_is_and_the_incomplete_last_one_is_left_out() -> None:
-    lines = [_kept("one\n"), '{"log":"two\n', "three\n", '{"log":7}\n', _kept("four\n"), _kept("five\n")[:20]]
-
-    file = Unwrapped(io.BytesIO("".join(lines).encode() + b"\xff"))
-
-    assert _all_lines(file) == ([b"one", b'{"log":"two', b"three", b'{"log":7}', b"four"], None)
-
-
-def test_text_without_newlines_is_not_collected() -> None:
-    file = Unwrapped(io.BytesIO(b'{"log":"' + bytes(5 * source.LINE_LIMIT)))
-
-    assert len(file.read(2 * source.LINE_LIMIT)) > source.LINE_LIMIT
-
-
 def test_file_of_docker_is_read_like_the_log_in_it(tmp_path: Path) -> None:
     long = STORY.splitlines(keepends=True)
-    pieces = [line[start : start + 50] for line in long for start in range(0, len(line), 50)]
+    long[1] = long[1].replace("Changed", "x" * 40_000 + "Changed", 1)
+    pieces = [line[start : start + 16_384] for line in long for start in range(0, len(line), 16_384)]
     plain, kept = tmp_path / "plain.log", tmp_path / "kept-json.log"
-    plain.write_text(STORY)
+    plain.write_text("".join(long))
     kept.write_text("".join(map(_kept, pieces)))
 
     probed = probe(str(kept))
-    assert probed == msgspec.structs.replace(probe(str(plain)), path=str(kept), wrapped=True, size=kept.stat().st_size)
-    read, expected = (_read(each) for each in (probed, probe(str(plain))))
+    assert probed == msgspec.structs.replace(probe(str(plain)), path=str(kept), size=kept.stat().st_size)
+    read, expected = (_read(each).drop_columns(["offset", "lines"]) for each in (probed, probe(str(plain))))
     assert read.equals(expected)
 
 
@@ -322,6 +309,6 @@ def records_of(text: str, *, start: int = 0, end: int | None = None) -> list[tup
     file.seek(max(0, start - 1))
     return [
         (offset, fields, length, some.joined.get(index))
-        for some in records(file, LAYOUTS["standard"], start=start, end=end)
+        for some in records(file, Forms(expected=("standard",)), start=start, end=end)
         for index, (offset, fields, length) in enumerate(zip(some.offsets, some.fields, some.lengths, strict=True))
     ]

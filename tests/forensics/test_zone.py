@@ -93,7 +93,7 @@ def test_times_are_converted_to_utc(moment: datetime.datetime, name: str) -> Non
     where = zone.zone_of(name)
     expected = moment.replace(tzinfo=where).astimezone(UTC).replace(tzinfo=None)
 
-    (utc,) = zone.to_utc(np.array([micros(moment.isoformat())]), where).tolist()
+    (utc,) = zone.Fold(where).to_utc(np.array([micros(moment.isoformat())])).tolist()
 
     assert utc == micros(expected.isoformat())
 
@@ -102,11 +102,61 @@ def test_repeated_hour_is_resolved_when_the_clock_goes_back() -> None:
     texts = ["01:59:00", "02:10:00", "02:55:00", "02:05:00", "02:50:00", "03:10:00"]
     local = np.array([micros(f"2024-10-27 {text}") for text in texts])
 
-    told = zone.to_utc(local, zone.zone_of("Europe/Berlin"))
+    told = zone.Fold(zone.zone_of("Europe/Berlin")).to_utc(local)
 
     assert [str(np.datetime64(int(at), "us"))[11:16] for at in told] == [
         "23:59", "00:10", "00:55", "01:05", "01:50", "02:10"]  # fmt: skip
     assert (np.diff(told) > 0).all()
+
+
+@pytest.mark.parametrize("chunk", [source.CHUNK, 90, 40])
+@pytest.mark.parametrize("split", [None, 100])
+def test_repeated_hour_is_resolved_across_reads_and_splits(
+    chunk: int, split: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "CHUNK", chunk)
+    times = ["01:50", "02:50", "02:10", "02:20", "02:59", "03:01"]
+    line = "[2024-10-27 {}:00,000] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
+    (tmp_path / "controller.log").write_text("".join(map(line.format, times)))
+    berlin = zone.zone_of("Europe/Berlin")
+
+    parts = list(splits.cut([(0, probe(str(tmp_path / "controller.log")))], split or splits.SPLIT_BYTES, berlin))
+    rows = [row for part in parts for some in splits.events(part, berlin) for row in some.to_pylist()]
+
+    told = sorted((row["offset"], f"{row['ts']:%H:%M}") for row in rows if row["lines"])
+    assert [time for _, time in told] == ["23:50", "00:50", "01:10", "01:20", "01:59", "02:01"]
+    assert len(parts) == 1
+
+
+def test_file_without_a_repeated_hour_is_split(tmp_path: Path) -> None:
+    line = "[2024-07-27 0{}:00:00,000] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
+    (tmp_path / "controller.log").write_text("".join(map(line.format, range(4))))
+
+    parts = splits.cut([(0, probe(str(tmp_path / "controller.log")))], 100, zone.zone_of("Europe/Berlin"))
+
+    assert len(list(parts)) == 4
+
+
+@pytest.mark.parametrize(
+    ("logged", "utc"),
+    [
+        ("2024-03-05T08:00:00.100Z", "08:00:00.100000"),
+        ("2024-03-05 08:00:00,100+0200", "06:00:00.100000"),
+        ("2024-03-05 08:00:00.100 -05:30", "13:30:00.100000"),
+        ("2024-03-05 08:00:00 CEST", "06:00:00"),
+        ("2024-03-05 08:00:00,1", "07:00:00.100000"),
+        ("2024-03-05 08:00:00.123456789", "07:00:00.123000"),
+        ("24/03/05 08:00:00", "07:00:00"),
+        ("2024/03/05 08:00:00.5", "07:00:00.500000"),
+    ],
+)
+def test_zone_of_a_line_goes_before_that_of_the_file(logged: str, utc: str) -> None:
+    line = f"[{logged}] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
+
+    first, second = events_of(line * 2, tz="Europe/Berlin")
+
+    assert str(first["ts"]).partition("+")[0] == f"2024-03-05 {utc}"
+    assert first["ts"] == second["ts"]
 
 
 def test_period_with_a_clock_change_is_ambiguous() -> None:

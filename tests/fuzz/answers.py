@@ -41,7 +41,8 @@ from kactl.fencing import HEADER, HeaderFence
 from kactl.forensics import tables
 from kactl.forensics.jobs import catalog
 from kactl.forensics.storage import Location
-from kactl.forensics.text.source import Transcoded, Unwrapped
+from kactl.forensics.text.json_lines import Elements, plain
+from kactl.forensics.text.source import Broken, Transcoded
 from kactl.forensics.whatif.snapshots import file as snapshot
 from kactl.forensics.whatif.snapshots import racks
 from kactl.forensics.whatif.tables import BadSnapshot
@@ -457,12 +458,13 @@ def _of_files() -> list[Target]:
         Target("racks", lambda data: racks.of_text(data.decode(errors="replace"), "r").of, (BadSnapshot,), brokers),
         Target("UTF-16 files", _transcoded, (), [described.decode().encode("utf-16")[2:]]),
         Target(
-            "Docker's logs",
-            _unwrapped,
+            "logs in JSON",
+            plain,
             (),
             [msgspec.json.encode({"log": described.decode(), "stream": "stdout"}) + b"\n", *BAD_JSON],
             rarity=SLOW,
         ),
+        Target("exports of logs", _export, (MalformedMessage,), [b'{"message":"a"}]}', *BAD_JSON], rarity=SLOW),
         Target("manifests", _manifest, (tables.NotIngested,), [msgspec.json.encode(_MANIFEST), *BAD_JSON], rarity=SLOW),
         Target(
             "manifests of results",
@@ -560,9 +562,12 @@ def _transcoded(data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _unwrapped(data: bytes) -> bytes:
-    file = Unwrapped(io.BytesIO(data))
-    return b"".join(iter(lambda: file.read(7), b""))
+def _export(data: bytes) -> bytes:
+    file = Elements(io.BytesIO(b'{"events":[' + data))
+    try:
+        return b"".join(iter(lambda: file.read(7), b""))
+    except Broken:
+        raise MalformedMessage("malformed") from None
 
 
 def _manifest(data: bytes) -> Any:

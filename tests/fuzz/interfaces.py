@@ -26,7 +26,7 @@ from kactl.decide.messages.log import AnyEvent, PartitionEvent
 from kactl.decide.messages.routes import Delta, RemovedRows, RouteRows, Snapshot
 from kactl.forensics.event_types import Kind
 from kactl.forensics.text import json_parser, probe, zone
-from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.forms import Forms
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
 from kactl.forensics.text.source import Broken, Unzipped
@@ -179,7 +179,10 @@ def _frames(data: bytes) -> list[Any]:
 def rows_of_log(data: bytes, *, layout: str, kind: Kind, start: int = 0, end: int | None = None) -> list[int]:
     """Returns the rows of each batch."""
     parser = Parser(file_id=1, kind=kind, broker=None, time_zone=zone.zone_of("UTC"))
-    return [parser.parse(batch).num_rows for batch in records(io.BytesIO(data), LAYOUTS[layout], start=start, end=end)]
+    return [
+        parser.parse(batch).num_rows
+        for batch in records(io.BytesIO(data), Forms(expected=(layout,)), start=start, end=end)
+    ]
 
 
 def lines_with_layout(form: str) -> list[bytes]:
@@ -429,7 +432,7 @@ def _zoned(name: str) -> Any:
     hours = np.arange(48, dtype=np.int64) * _HOUR_US + _CLOCKS_CHANGE_US
     # The clocks show one hour twice.
     local = np.concatenate([hours[:27], hours[26:]])
-    return zone.to_utc(local, found).tolist()
+    return zone.Fold(found).to_utc(local).tolist()
 
 
 def _contexts(path: Path) -> Any:

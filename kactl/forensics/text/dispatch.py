@@ -124,6 +124,7 @@ _CHATTER: Final = (
     rb"(?:Rejecting AlterPartition request|Ignoring AlterPartition due to (?:unknown|stale) broker) |"
     rb"Fenced broker \d+ has requested and been granted an immediate shutdown|"
     rb"The request from broker \d+ to (?:shut down can|unfence can)|Broker \d+ is in controlled shutdown state, but |"
+    rb"Principal = \S|"
     rb"[a-z][\w.@]+(?:\[[^\]]*\])?(?:\(-?\d+\))?: (?:(?:event )?(?:failed with|unable to start processing because of) |"
     rb"controller event queue)|unable to start processing \S+ because of |(?:Fenced|Unfenced) broker: |"
     rb"Starting to replay snapshot |The metadata log appears to be empty\. |No metadata\.version feature level record |"
@@ -198,3 +199,30 @@ def is_known(message: bytes, *, names_partition: bool) -> bool:
     """
     candidates = (*BY_HEAD.get(message.split(b" ", 1)[0], ()), *BY_HEAD.get(None, ()))
     return any((names_partition or not format.by_prefix) and format.pattern.fullmatch(message) for format in candidates)
+
+
+# Loggers, and prefixes of messages, of brokers and controllers; not of clients, Connect and Streams.
+_OF_KAFKA: Final = re.compile(
+    rb"state\.change\.logger|\bkafka\.(?:cluster|controller|coordinator|log|network|raft|server|zk|zookeeper)\.|"
+    rb"\borg\.apache\.kafka\.(?:controller|coordinator|image|metadata|network|raft|server|storage)\.|"
+    rb"\[(?:Broker|BrokerLifecycleManager|BrokerServer|Controller|ControllerServer|KafkaRaftServer|KafkaServer|"
+    rb"LogLoader|Partition|QuorumController|RaftManager|ReplicaManager) [^\]]{0,300}?(?:id|nodeId|broker)=\d"
+)
+# One of these is in each of them; a quick first test.
+MARKS: Final = (
+    b"kafka.",
+    b"state.change.logger",
+    b"Broker",
+    b"Controller",
+    b"Kafka",
+    b"Log",
+    b"Partition",
+    b"Manager",
+)
+# A time of day, or milliseconds or seconds since 1970: files of settings name the same loggers, and have no times.
+_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d|(?<!\d)[12]\d{9}(?:\d{3}){0,3}(?!\d)")
+
+
+def is_of_kafka(line: bytes) -> bool:
+    """Returns whether a line, in any form, names a logger or a writer of brokers or controllers, and a time."""
+    return _OF_KAFKA.search(line) is not None and _TIME.search(line) is not None

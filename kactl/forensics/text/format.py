@@ -59,10 +59,13 @@ _SHORT: Final = {
     "{OLD_TP}": rf"\[(?P<topic>{_NAME}),(?P<partition>\d+)\]",
     # Before 2.4 without brackets and topic. The epoch is of the controller that wrote the state, not of the sender.
     "{STATE}": r"\w*PartitionState\((?:topicName='[^']*', partitionIndex=\d+, )?controllerEpoch=-?\d+, "
-    r"leader={leader:int}, leaderEpoch={leader_epoch:int}, isr=\[?{isr:ids}\]?, "
+    r"leader={leader:int}, leaderEpoch={leader_epoch:int}{CONFLUENT}, isr=\[?{isr:ids}\]?, "
     r"(?:zkVersion|partitionEpoch)={partition_epoch:int}, replicas=\[?{replicas:ids}\]?"
     r"(?:, addingReplicas=\[{adding:ids}\], removingReplicas=\[{removing:ids}\])?"
-    r"(?:, isNew={is_new:bool})?(?:, leaderRecoveryState={recovery:word})?(?:, offlineReplicas=\[?[\d, ]*\]?)?\)",
+    r"(?:, isNew={is_new:bool})?(?:, leaderRecoveryState={recovery:word})?"
+    r"(?:, offlineReplicas=\[?[\d, ]*\]?)?{CONFLUENT}\)",
+    # Fields of Confluent Server.
+    "{CONFLUENT}": r"(?:, (?:isUncleanLeader|linkedLeaderEpoch|confluent\w+|clusterLink\w*)=[^,)]*)*",
     "{CODES}": r"(?:.*?error_?[cC]ode=(?P<error>-?[1-9]\d*)[,)}\] ]|.*?error_?[cC]ode=(?P<error__2>0)[,)}\] ])?",
 }
 _SPECIAL: Final = frozenset(r"\()[]{}?*+|.^$")

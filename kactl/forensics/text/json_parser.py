@@ -22,9 +22,22 @@ from kactl.model import NO_LEADER, PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 
 from . import columns
 from .columns import TEXT_LIMIT, readable
-from .envelope import BATCH, DUMP, JSON, KACTL, PAYLOADS
 from .source import Readable, lines
 from .zone import END_US
+
+DUMP: Final = "dump"
+# A dump with --skip-record-metadata: the time is on the line of the batch, before the payloads.
+PAYLOADS: Final = "payloads"
+KACTL: Final = "kactl"
+JSON: Final = {
+    PAYLOADS: rb" payload: (\{.*\})\s*",
+    DUMP: rb"\| offset: (\d+) .*?CreateTime: (-?\d+) .*? payload: (\{.*\})\s*",
+    KACTL: rb'\{"kind":"(\w+)","seq":\d+.*\}\s*',
+}
+
+# A line of a dump between the records, one for each batch.
+BATCH: Final = rb"baseOffset: \d+ .*?CreateTime: (-?\d+) .*"
+
 
 # Time in ms since 1970, name of the format, and columns.
 Read = tuple[int, str, dict[str, Any]]
@@ -103,6 +116,20 @@ def _usable(value: Any, kind: pa.DataType) -> Any:
 _LINE: Final = re.compile(JSON[DUMP])
 _PAYLOAD_LINE: Final = re.compile(JSON[PAYLOADS])
 _BATCH: Final = re.compile(BATCH)
+
+
+def detect(lines: Sequence[bytes]) -> str | None:
+    """Returns DUMP, PAYLOADS or KACTL for a file with such lines, else None."""
+    batches = sum(_BATCH.fullmatch(line) is not None for line in lines)
+    for name, expression in JSON.items():
+        matching = sum(re.fullmatch(expression, line) is not None for line in lines)
+        # Half of the lines of a dump are of batches if each batch has one record.
+        around = 0 if name == KACTL else min(batches, matching)
+        if matching and matching + around > len(lines) // 2:
+            return name
+    return None
+
+
 _DUMPING: Final = re.compile(rb"Dumping ")
 # The tool's own lines around the records, and records about the quorum itself.
 _FRAME: Final = re.compile(

@@ -49,7 +49,7 @@ class Parser:
         self._file_id = file_id
         self._kind = kind
         self._broker = broker
-        self._zone = time_zone
+        self._fold = zone.Fold(time_zone)
         self._years_ahead = years_ahead
         self._prefixes = Prefixes()
         self._is_understood: dict[bytes | None, bool] = {}
@@ -63,7 +63,7 @@ class Parser:
 
     def parse(self, records: Records) -> pa.RecordBatch:
         """Returns the events of records. Their order differs from that of the records; each has its offset."""
-        chunk = _Chunk(records, self._zone, self._years_ahead, self._prefixes)
+        chunk = _Chunk(records, self._fold, self._years_ahead, self._prefixes)
         self._own_until = None if self._broker is None else chunk.first_of_another(self._broker)
         rest = self._match(chunk)
         batches = []
@@ -156,7 +156,7 @@ class Parser:
         others: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
         harmless: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
         for row in rows:
-            ts, level, _, message, logger = chunk.records.fields[row]
+            ts, level, _, message, logger, *_ = chunk.records.fields[row]
             if ts is not None and not self._should_be_understood(logger):
                 others[level, ts[:13]].append(row)
             elif ts is not None and is_chatter(message or b""):
@@ -185,7 +185,7 @@ class Parser:
         fields = [chunk.records.fields[row] for row in rows]
         texts = [
             (b"[%b] " % prefix if prefix else b"") + (message or b"").split(b"\n", 1)[0]
-            for _, _, prefix, message, _ in fields
+            for _, _, prefix, message, *_ in fields
         ]
         given = chunk.from_prefixes(_WRITER, rows) | {"text": column("text", texts)}
         return self._batch(EventType.UNPARSED, given, rows, chunk)
@@ -250,9 +250,9 @@ class _Candidate(NamedTuple):
 class _Chunk:
     """Records with the columns that all formats share: offsets, times, levels, and values from the prefixes."""
 
-    def __init__(self, records: Records, time_zone: datetime.tzinfo, years_ahead: int, prefixes: Prefixes) -> None:
+    def __init__(self, records: Records, fold: zone.Fold, years_ahead: int, prefixes: Prefixes) -> None:
         self.records = records
-        times, levels, self._texts, messages, loggers = zip(*records.fields, strict=True)
+        times, levels, self._texts, messages, loggers, zones, _ = zip(*records.fields, strict=True)
         self.messages: tuple[bytes, ...] = messages
         self.level = mapped(levels, lambda text: text, "level")
         self._prefixes = prefixes
@@ -266,7 +266,7 @@ class _Chunk:
         if None in loggers:
             self.whole = self.known & np.array([logger is not None for logger in loggers], np.bool_)
         self.is_damaged = not self.whole.all()
-        self.utc = zone.to_utc(self.logged, time_zone)
+        self.utc = fold.to_utc(self.logged, zones)
 
     def from_prefixes(self, names: Sequence[str], rows: list[int]) -> dict[str, Any]:
         """Returns the columns of these names, which are fields of `Prefix`, for some rows."""

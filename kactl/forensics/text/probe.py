@@ -1,6 +1,7 @@
 """Detection of a file's kind, layout and broker from its first thousand lines; its name does not matter."""
 
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -13,14 +14,18 @@ import msgspec
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.storage import Location
+from kactl.model.errors import BadRequest
 from kactl.runtime.escaping import harmless
 
-from . import envelope
+from . import json_parser
 from .broker_id import Prefixes
-from .dispatch import STATE_SHORT, is_known, is_ours
-from .envelope import DUMP, KACTL, LAYOUTS, PAYLOADS
-from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unwrapped, Unzipped, is_wrapped, why
-from .zone import TIME_LENGTH, years_ahead
+from .dispatch import MARKS, STATE_SHORT, is_known, is_of_kafka, is_ours
+from .forms import Fields, Forms
+from .json_lines import Elements, is_export
+from .json_parser import DUMP, KACTL, PAYLOADS
+from .records import Cutter
+from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
+from .zone import years_ahead
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
@@ -61,31 +66,17 @@ _PARTITION_ON: Final = re.compile(rb"Partition \[[\w.-]+,\d+\] on broker (\d+): 
 _NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
 _CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
 _ID_DIGITS: Final = 10
-# Loggers, and prefixes of messages, of brokers and controllers; not of clients, Connect and Streams.
-_OF_KAFKA: Final = re.compile(
-    rb"state\.change\.logger|\bkafka\.(?:cluster|controller|coordinator|log|network|raft|server|zk|zookeeper)\.|"
-    rb"\borg\.apache\.kafka\.(?:controller|coordinator|image|metadata|network|raft|server|storage)\.|"
-    rb"\[(?:Broker|BrokerLifecycleManager|BrokerServer|Controller|ControllerServer|KafkaRaftServer|KafkaServer|"
-    rb"LogLoader|Partition|QuorumController|RaftManager|ReplicaManager) [^\]]{0,300}?(?:id|nodeId|broker)=\d"
-)
-# One of these is in each of them; a quick first test.
-_MARKS: Final = (
-    b"kafka.",
-    b"state.change.logger",
-    b"Broker",
-    b"Controller",
-    b"Kafka",
-    b"Log",
-    b"Partition",
-    b"Manager",
-)
-# A time of day, or milliseconds or seconds since 1970: files of settings name the same loggers, and have no times.
-_TIME: Final = re.compile(rb"\d\d:\d\d:\d\d|(?<!\d)[12]\d{9}(?:\d{3}){0,3}(?!\d)")
+# Times without a day cannot be ordered across midnight or between files.
+_DAYLESS_LINE: Final = re.compile(rb"\[?\d\d:\d\d:\d\d[,.]\d{3}\]? +\[?[A-Z]{4,5}\b")
+_REDPANDA: Final = re.compile(rb"^(?:TRACE|DEBUG|INFO|WARN|ERROR) +\d{4}-\S+ \S+ \[shard ", re.MULTILINE)
 # So much of a file is searched for lines of Kafka if its first lines have none.
 _SEARCHED_BYTES: Final = 64 * 1024 * 1024
 _SHOWN_BYTES: Final = 160
 # A line with more than one invalid character in so many is binary.
 _BINARY: Final = 10
+# Of the forms in a file, so many are named.
+_FORMS_SHOWN: Final = 3
+_FRACTION: Final = re.compile(rb":\d\d[,.]\d")
 _NO_TEXT: Final = "is no text"
 _DAYLESS: Final = "its lines have a time, but no day: they cannot be ordered"
 
@@ -94,9 +85,12 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """Result for one file.
 
     Attributes:
-        layout: a name in `envelope.LAYOUTS`, or DUMP, PAYLOADS or KACTL; empty if the file is not read.
+        layout: the forms of its first lines, the most frequent first, or DUMP, PAYLOADS or KACTL; empty if the file is
+            not read.
+        forms: their names in `forms`.
+        patterns: layouts that are tried before those of the table.
         packed: whether it is compressed with gzip.
-        wrapped: whether its lines are in JSON, as Docker keeps what containers print.
+        exported: whether it is an export in JSON: one document with many lines in it.
         size: bytes, as stored.
         whole_seconds: whether its times have no milliseconds.
         years_ahead: the number to subtract from the years of its times; see `zone.years_ahead`.
@@ -107,9 +101,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     kind: Kind
     layout: str = ""
+    forms: tuple[str, ...] = ()
     encoding: str = UTF8
+    patterns: tuple[str, ...] = ()
     packed: bool = False
-    wrapped: bool = False
+    exported: bool = False
     whole_seconds: bool = False
     years_ahead: int = 0
     size: int = 0
@@ -123,11 +119,15 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def can_be_split(self) -> bool:
         """Whether reading can begin at any byte."""
-        return not self.packed and not self.wrapped and self.encoding != UTF16
+        return not self.packed and not self.exported and self.encoding != UTF16
 
 
-def probe(path: str) -> Probe:
-    """Probes a file. Errors are part of the result; none is raised."""
+def probe(path: str, patterns: tuple[str, ...] = ()) -> Probe:
+    """Probes a file. Errors are part of the result; none is raised.
+
+    Args:
+        patterns: layouts to be tried first, as conversion patterns.
+    """
     if not _is_text(path):
         return Probe(
             path=shown(path), kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it"
@@ -139,10 +139,25 @@ def probe(path: str) -> Probe:
             packed = location.is_packed(file)
             plain: Readable = Unzipped(file) if packed else file
             begin = _begin(plain)
-            found = _look(path, begin, size=size, packed=packed)
-            return found if found.kind is not Kind.FOREIGN else _searched(found, plain, begin)
+            found = _look(path, begin, size=size, packed=packed, forms=Forms(patterns))
+            found = found if found.kind is not Kind.FOREIGN else _searched(found, plain, begin, Forms(patterns))
+            return msgspec.structs.replace(found, patterns=patterns)
     except (OSError, Broken) as error:
         return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {why(error)}")
+
+
+def first_lines(path: str, count: int) -> list[bytes]:
+    """Returns the first lines of a file, unpacked, for people who look at them.
+
+    Raises:
+        BadRequest, OSError: the file cannot be read.
+    """
+    probed = probe(path)
+    if probed.kind is Kind.UNREADABLE:
+        raise BadRequest(path, probed.error)
+    with opened(probed, start=0) as file:
+        found = file.read(SAMPLE_BYTES).split(b"\n")
+    return [line for line in found if line.strip()][:count]
 
 
 def shown(path: str) -> str:
@@ -158,7 +173,7 @@ def opened(probed: Probe, *, start: int) -> Iterator[Readable]:
         plain: Readable = Unzipped(file) if probed.packed else file
         if probed.encoding == UTF16:
             plain = Transcoded(plain)
-        yield Unwrapped(plain) if probed.wrapped else plain
+        yield Elements(plain) if probed.exported else plain
 
 
 def _is_text(path: str) -> bool:
@@ -178,7 +193,7 @@ def _begin(file: Readable) -> bytes:
     return begin
 
 
-def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
+def _look(path: str, begin: bytes, *, size: int, packed: bool, forms: Forms) -> Probe:
     for program, magic in _PACKED.items():
         if magic.match(begin):
             error = f"cannot be read: it is packed by {program}; unpack it first"
@@ -188,39 +203,52 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         encoding = UTF16
         begin = begin[: len(begin) // 2 * 2].decode("utf-16", "replace").encode("utf-8", "replace")
     sample = _lines(begin)
-    wrapped = sum(map(is_wrapped, sample)) * 2 > len(sample)
-    if wrapped:
-        begin = Unwrapped(io.BytesIO(begin)).read(len(begin))
+    exported = is_export(begin)
+    if exported:
+        # The sample may end within a document.
+        with contextlib.suppress(Broken):
+            begin = b"".join(iter(functools.partial(Elements(io.BytesIO(begin), partial=True).read, SAMPLE_BYTES), b""))
         sample = _lines(begin)
-    result = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, wrapped=wrapped, size=size)
+    result = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, exported=exported, size=size)
     if not any(line.strip(b"\0\r ") for line in sample):
         return result
     if encoding == UTF8 and not _is_utf8(begin):
         result = msgspec.structs.replace(result, encoding=LATIN1)
-    layout = envelope.detect(sample)
-    if layout is None:
-        return msgspec.structs.replace(result, kind=Kind.FOREIGN, error=_why_foreign(sample))
+    layout = json_parser.detect(sample)
     if layout in (DUMP, PAYLOADS):
         return msgspec.structs.replace(result, kind=Kind.DUMP, layout=layout)
     if layout == KACTL:
         match = _CONTROLLER_ID.search(begin)
         return msgspec.structs.replace(result, kind=Kind.KACTL, layout=layout, broker=_id(match[1]) if match else None)
-    fields = _fields(sample, layout)
-    kind = _kind(fields)
+    return _of_lines(result, sample, forms)
+
+
+def _of_lines(result: Probe, sample: Sequence[bytes], forms: Forms) -> Probe:
+    """Fills the result from lines of the file."""
+    fields, names = _fields(sample, forms)
+    kind = _kind(fields) if fields else Kind.FOREIGN
     if kind is Kind.FOREIGN:
-        return msgspec.structs.replace(result, kind=kind, error=_why_not_kafka(fields))
+        return msgspec.structs.replace(
+            result, kind=kind, error=_why_not_kafka(fields) if fields else _why_foreign(sample)
+        )
+    frequent = tuple(name for name, _ in names.most_common(_FORMS_SHOWN))
     return msgspec.structs.replace(
         result,
         kind=kind,
-        layout=layout,
-        whole_seconds=any(len(line[0]) < TIME_LENGTH for line in fields),
-        years_ahead=years_ahead([line[0] for line in fields]),
-        broker=_broker(fields, sample, path),
+        layout=", ".join(frequent),
+        forms=frequent,
+        error="",
+        whole_seconds=any(not _FRACTION.search(line[0] or b"") for line in fields),
+        years_ahead=years_ahead([line[0] or b"" for line in fields]),
+        broker=_broker(fields, sample, result.path),
     )
 
 
-def _searched(found: Probe, file: Readable, begin: bytes) -> Probe:
-    """Search a file that is no log for lines of Kafka. The result names the first of them."""
+def _searched(found: Probe, file: Readable, begin: bytes, forms: Forms) -> Probe:
+    """Search a file whose first lines are not of Kafka for lines of Kafka, as in streams of several programs.
+
+    If the form of the first of them is not known, the result names it.
+    """
     if b"\0" in begin:
         if found.error == _NO_TEXT and _is_binary(_shown(begin.replace(b"\0", b""))):
             return found
@@ -229,23 +257,23 @@ def _searched(found: Probe, file: Readable, begin: bytes) -> Probe:
     chunk = begin
     while chunk:
         text = rest + chunk
-        lines = text.split(b"\n") if any(mark in text for mark in _MARKS) else [text.rpartition(b"\n")[2]]
+        lines = text.split(b"\n") if any(mark in text for mark in MARKS) else [text.rpartition(b"\n")[2]]
         # A line without an end is not complete yet, unless it is longer than any log's.
         rest = lines.pop() if len(lines[-1]) < _READ_BYTES else b""
-        for line in lines:
-            if _is_of_kafka(line):
-                return _not_understood(found, line)
+        for index, line in enumerate(lines):
+            if is_of_kafka(line):
+                result = _of_lines(found, lines[index : index + SAMPLE_LINES], forms)
+                return result if result.is_log or found.exported else _not_understood(found, line)
         read += len(chunk)
         chunk = file.read(_READ_BYTES) if read < _SEARCHED_BYTES else b""
-    return _not_understood(found, rest) if _is_of_kafka(rest) else found
+    if not is_of_kafka(rest):
+        return found
+    result = _of_lines(found, [rest], forms)
+    return result if result.is_log else _not_understood(found, rest)
 
 
 def _is_binary(shown: str) -> bool:
     return shown.count("\N{REPLACEMENT CHARACTER}") > len(shown) // _BINARY
-
-
-def _is_of_kafka(line: bytes) -> bool:
-    return _OF_KAFKA.search(line) is not None and _TIME.search(line) is not None
 
 
 def _not_understood(found: Probe, line: bytes) -> Probe:
@@ -253,7 +281,8 @@ def _not_understood(found: Probe, line: bytes) -> Probe:
         found.error
         if found.error == _DAYLESS
         else (
-            "has lines of a broker or controller in a layout that is not known, and was left out; the first of them: "
+            "has lines of a broker or controller in a layout that is not known, and was left out (`kactl forensics "
+            "explain-layout` shows the known ones; --layout names another); the first of them: "
             f"{_shown(line)}"
         )
     )
@@ -290,64 +319,65 @@ def _is_utf8(begin: bytes) -> bool:
 
 
 def _why_foreign(sample: Sequence[bytes]) -> str:
-    if envelope.is_dayless(sample):
+    if sum(_DAYLESS_LINE.match(line) is not None for line in sample) * 2 > len(sample):
         return _DAYLESS
+    if any(map(_REDPANDA.match, sample)):
+        return "looks like Redpanda, which has no Kafka controller"
     first = next(line for line in sample if line.strip(b"\0\r "))
     shown = _shown(first)
     return _NO_TEXT if _is_binary(shown) else f"is no log whose layout is known; its first line: {shown}"
 
 
-def _why_not_kafka(fields: "Sequence[_Fields]") -> str:
+def _why_not_kafka(fields: Sequence[Fields]) -> str:
     for program, loggers in _CLIENTS.items():
-        if any(line[4].startswith(loggers) for line in fields):
+        if any((line[4] or b"").startswith(loggers) for line in fields):
             return f"is a log of {program}, not of a broker or controller"
     return "is a log, but none of Kafka's brokers and controllers"
 
 
-def _kind(fields: "Sequence[_Fields]") -> Kind:
-    loggers = Counter(line[4] for line in fields)
-    total = sum(loggers.values())
+def _kind(fields: Sequence[Fields]) -> Kind:
+    """Returns the kind, by the lines that can be of Kafka: a stream may have those of other programs, in any share."""
     short = _short_names(fields)
-    if short is not None:
-        loggers = Counter({logger: count for logger, count in loggers.items() if logger in short})
+    loggers = Counter(logger for line in fields if (logger := line[4] or b"") and (b"." in logger or logger in short))
     prefixes = Prefixes()
     state = sum(count for logger, count in loggers.items() if logger.startswith((b"state.change.logger", STATE_SHORT)))
     ours = sum(count for logger, count in loggers.items() if is_ours(logger))
-    if state * 2 >= total:
+    if state * 2 >= len(fields):
         return Kind.STATE_CHANGE
-    if ours * 2 >= total:
+    if ours * 2 >= len(fields):
         return Kind.CONTROLLER
     of_clients = tuple(itertools.chain(*_CLIENTS.values()))
     kafka = any(
-        short is not None or (logger.startswith(_KAFKA) and not logger.startswith(of_clients)) for logger in loggers
+        logger in short or (logger.startswith(_KAFKA) and not logger.startswith(of_clients)) for logger in loggers
     ) or any(prefixes[line[2]].speaker is not None for line in fields)
     is_of_client = all(logger.startswith(_ZOOKEEPER_CLIENT) for logger in loggers)
     return Kind.SERVER if kafka or (loggers and is_of_client) else Kind.FOREIGN
 
 
-def _short_names(fields: "Sequence[_Fields]") -> set[bytes] | None:
-    """Returns the loggers that are Kafka's in a log with short logger names; None for a log with full names.
+def _short_names(fields: Sequence[Fields]) -> set[bytes]:
+    """Returns the short names of loggers that are Kafka's.
 
     Any program may have a logger with a short name such as `logger`. It is Kafka's if one of its lines has a known
     format or a prefix that only brokers and controllers write.
     """
-    if any(b"." in line[4] for line in fields):
-        return None
     prefixes, loggers = Prefixes(), set[bytes]()
     for line in fields:
         prefix = prefixes[line[2]]
-        if line[4] not in loggers and (
-            prefix.speaker is not None or is_known(line[3], names_partition=prefix.topic is not None)
+        if (
+            line[4]
+            and b"." not in line[4]
+            and line[4] not in loggers
+            and (prefix.speaker is not None or is_known(line[3] or b"", names_partition=prefix.topic is not None))
         ):
             loggers.add(line[4])
     return loggers
 
 
-def _broker(fields: "Sequence[_Fields]", sample: Sequence[bytes], path: str) -> int | None:
+def _broker(fields: Sequence[Fields], sample: Sequence[bytes], path: str) -> int | None:
     """Returns the broker that the lines, or else the path, name; None if there is no such broker, or several."""
     prefixes = Prefixes()
     ids = {prefix.speaker for line in fields if (prefix := prefixes[line[2]]).speaker is not None}
-    ids |= {match[1] for line in fields if (match := _PARTITION_ON.match(line[3])) is not None}
+    ids |= {match[1] for line in fields if (match := _PARTITION_ON.match(line[3] or b"")) is not None}
     if not ids:
         ids = {match[1] for line in sample if (match := _NODE_ID.search(line)) is not None}
     if ids:
@@ -364,10 +394,12 @@ def _id(digits: bytes) -> int | None:
     return number if len(digits) <= _ID_DIGITS and number < 2**31 else None
 
 
-# ts, level, prefix, message, logger
-_Fields = tuple[bytes, ...]
-
-
-def _fields(sample: Sequence[bytes], layout: str) -> list[_Fields]:
-    match, groups = LAYOUTS[layout].match, LAYOUTS[layout].groups
-    return [matched.group(*groups) for matched in map(match, sample) if matched is not None]
+def _fields(sample: Sequence[bytes], forms: Forms) -> tuple[list[Fields], "Counter[str]"]:
+    """Returns the fields of lines with a time, and how often each form occurs."""
+    cutter, fields, names = Cutter(forms), list[Fields](), Counter[str]()
+    for line in sample:
+        cut = cutter.cut(line)
+        if cut.form is not None and cut.fields is not None:
+            fields.append(cut.fields)
+            names[cut.form.name] += 1
+    return fields, names

@@ -8,8 +8,6 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final, Protocol
 
-import msgspec
-
 # Bytes per read; about 30,000 lines.
 CHUNK: Final = 4 * 1024 * 1024
 # A longer line is cut and ends in CUT. The longest legitimate lines name every partition of a cluster.
@@ -111,50 +109,6 @@ class Transcoded:
             if text:
                 return text.encode("utf-8", "replace")
         return b""
-
-
-class _Wrapped(msgspec.Struct):
-    """A line of the files in which Docker keeps what a container prints (its log driver `json-file`)."""
-
-    log: str
-
-
-_WRAPPED: Final = msgspec.json.Decoder(_Wrapped)
-
-
-class Unwrapped:
-    """What a container has printed, from the JSON lines in which Docker keeps it.
-
-    A long line is kept in several pieces, of which the last one ends in a newline. A line that is no such JSON stays as
-    it is, except at the end of the file: there it may be incomplete, and is left out.
-    """
-
-    def __init__(self, file: Readable) -> None:
-        self._file = file
-        self._partial = b""
-
-    def read(self, size: int, /) -> bytes:
-        """Returns the content of a part of the file; it may be longer than the part."""
-        while read := self._file.read(size):
-            whole, newline, self._partial = (self._partial + read).rpartition(b"\n")
-            if len(self._partial) > LINE_LIMIT:
-                whole, newline, self._partial = whole + newline + self._partial, b"\n", b""
-            if newline and (content := b"".join(map(_printed, whole.split(b"\n")))):
-                return content
-        last, self._partial = self._partial, b""
-        return _printed(last) if is_wrapped(last) and last.endswith(b"}") else b""
-
-
-def is_wrapped(line: bytes) -> bool:
-    """Returns whether a line begins as those of Docker's `json-file`."""
-    return line.startswith(b'{"log":"')
-
-
-def _printed(line: bytes) -> bytes:
-    try:
-        return _WRAPPED.decode(line).log.encode()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return line + b"\n"
 
 
 def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[int, list[bytes]]]:

@@ -1,21 +1,26 @@
 """Splits: parts of files that are parsed in parallel."""
 
+import contextlib
 import datetime
+import io
+import zoneinfo
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from kactl.forensics.event_types import EventType
+from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.storage import Location
 
 from . import columns, json_parser
-from .envelope import JSON, LAYOUTS
+from .forms import Forms
+from .json_parser import JSON
 from .parser import Parser
 from .probe import Probe, opened
 from .records import records
 from .source import Broken, Readable, why
+from .zone import is_ambiguous, logged
 
 # About 200,000 lines, two or three seconds of one core: small enough to keep all cores busy until the end.
 SPLIT_BYTES: Final = 32 * 1024 * 1024
@@ -39,23 +44,50 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
 
 
+# At both ends of a file, so much is read to find its period.
+_END_BYTES: Final = 64 * 1024
+_DAY_US: Final = 24 * 3600 * 1_000_000
 # Bytes of text per compressed byte; logs are repetitive.
 _UNPACKED: Final = 15
 
 
-def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
-    """Yields the splits of numbered files: one of a file that cannot be split, none of a file that is no log."""
+def cut(
+    probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES, time_zone: datetime.tzinfo = datetime.UTC
+) -> Iterator[Split]:
+    """Yields the splits of numbered files: one of a file that cannot be split, none of a file that is no log.
+
+    A file in whose period clocks were set back is not split: only the lines before a line of that hour show which of
+    the two hours it is.
+    """
     for file_id, file in probes:
         if not file.is_log:
             continue
         file = msgspec.structs.replace(file, path=Location(file.path).absolute)
-        starts = range(0, max(1, file.size), split_bytes) if file.can_be_split else range(1)
+        is_whole = not file.can_be_split or (file.size > split_bytes and _spans_fold(file, time_zone))
+        starts = range(1) if is_whole else range(0, max(1, file.size), split_bytes)
         for start in starts:
             end = start + split_bytes if start != starts[-1] else None
-            size = min(split_bytes, file.size - start) if file.can_be_split else file.size
+            size = file.size if is_whole else min(split_bytes, file.size - start)
             if file.packed:
                 size *= _UNPACKED
             yield Split(file_id=file_id, file=file, start=start, end=end, size=size)
+
+
+def _spans_fold(file: Probe, time_zone: datetime.tzinfo) -> bool:
+    if file.kind in (Kind.DUMP, Kind.KACTL) or not isinstance(time_zone, zoneinfo.ZoneInfo):
+        return False
+    times: list[bytes] = []
+    with contextlib.suppress(OSError, Broken):
+        for start in (0, max(0, file.size - _END_BYTES)):
+            with opened(file, start=start) as readable:
+                forms = Forms(file.patterns, file.forms)
+                part = records(io.BytesIO(readable.read(_END_BYTES)), forms, start=start and 1, end=None)
+                times += [fields[0] for some in part for fields in some.fields if fields[0] and not fields[5]]
+    local, is_time = logged(times, file.years_ahead) if times else (None, None)
+    if local is None or is_time is None or not is_time.any():
+        return False
+    known = local[is_time]
+    return is_ambiguous(int(known.min()) - _DAY_US, int(known.max()) + _DAY_US, time_zone)
 
 
 def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:
@@ -92,7 +124,7 @@ def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[
         time_zone=time_zone,
         years_ahead=probe.years_ahead,
     )
-    for chunk in records(file, LAYOUTS[probe.layout], start=start, end=end):
+    for chunk in records(file, Forms(probe.patterns, probe.forms), start=start, end=end):
         yield parser.parse(chunk)
 
 

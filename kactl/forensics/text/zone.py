@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from kactl.model.errors import BadRequest
 
+from .pattern import ZONES
+
 Micros = npt.NDArray[np.int64]
 
 # 2024-05-01 10:00:00,123
@@ -22,7 +24,6 @@ TIME_LENGTH: Final = 23
 # Years of the Buddhist calendar, which Java uses on Thai machines, are ahead by 543. Its days and months are the same.
 BUDDHIST: Final = 543
 _BUDDHIST_YEARS: Final = range(2543, 2644)
-_NO_MILLIS: Final = b",000"
 BACK_US: Final = 30 * 60 * 1_000_000
 # Upper limit of valid times, the year 2200, because noise may look like a time. A clock that was never set shows 1970.
 END_US: Final = 7_258_118_400_000_000
@@ -57,12 +58,13 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 def years_ahead(times: Sequence[bytes]) -> int:
     """Returns the number to subtract from the years of times: BUDDHIST if all are of that calendar, or 0."""
-    years = {int(time[:4]) for time in times}
+    years = {int(time[:4]) for time in times if time[2:3] != b"/"}
     return BUDDHIST if years and all(year in _BUDDHIST_YEARS for year in years) else 0
 
 
 def logged(times: Sequence[bytes], ahead: int = 0) -> tuple[Micros, npt.NDArray[np.bool_]]:
-    """Converts n texts of TIME_LENGTH bytes, or without milliseconds, with digits at the positions of a time's digits.
+    """Converts n texts such as 2024-05-01 10:00:00,123, with two or four digits of the year and 0 to 9 of the second,
+    and with digits at the positions of a time's digits.
 
     Args:
         ahead: the years by which the writer's calendar is ahead.
@@ -71,9 +73,7 @@ def logged(times: Sequence[bytes], ahead: int = 0) -> tuple[Micros, npt.NDArray[
         int64[n] microseconds since 1970 on the writer's clock, and bool[n] whether the text is a valid time: a day of
         the calendar before `END_US`. An invalid time is replaced by the one before it, which preserves the order.
     """
-    text = b"".join(times)
-    if len(text) < len(times) * TIME_LENGTH:
-        text = b"".join([time if len(time) == TIME_LENGTH else time + _NO_MILLIS for time in times])
+    text = b"".join([time if len(time) == TIME_LENGTH else _normal(time) for time in times])
     digits = np.frombuffer(text, np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
 
     def number(begin: int, end: int) -> Micros:
@@ -96,19 +96,62 @@ def logged(times: Sequence[bytes], ahead: int = 0) -> tuple[Micros, npt.NDArray[
     return np.where(is_time, micros, 0)[latest], is_time
 
 
-def to_utc(local: Micros, zone: datetime.tzinfo) -> Micros:
-    """Returns the same instants in UTC; `local` is in the order of the file."""
-    if zone is datetime.UTC or not len(local):
-        return local
-    steps, which = np.unique(local // _STEP_US, return_inverse=True)
-    first = np.array([_offset_us(step, zone, fold=0) for step in steps.tolist()], np.int64)
-    second = np.array([_offset_us(step, zone, fold=1) for step in steps.tolist()], np.int64)
-    offset = first[which]
-    twice = first[which] > second[which]
-    if twice.any():
-        went_back = np.maximum.accumulate(np.maximum.accumulate(local) - local > BACK_US)
-        offset = np.where(twice & went_back, second[which], offset)
-    return local - offset
+def _normal(time: bytes) -> bytes:
+    """Returns a time with TIME_LENGTH characters: a year of four digits, and milliseconds."""
+    if time[2:3] == b"/":
+        time = b"20" + time
+    return time[: TIME_LENGTH - 4] + b"," + time[TIME_LENGTH - 3 : TIME_LENGTH].ljust(3, b"0")
+
+
+class Fold:
+    """Conversion of the times of one file to UTC, chunk by chunk. It remembers whether clocks have been set back."""
+
+    def __init__(self, zone: datetime.tzinfo) -> None:
+        self._zone = zone
+        self._latest = np.int64(-(1 << 62))
+        self._went_back = False
+
+    def to_utc(self, local: Micros, zones: "Sequence[bytes | None] | None" = None) -> Micros:
+        """Returns the same instants in UTC.
+
+        Args:
+            local: in the order of the file, after those of earlier calls.
+            zones: the zone in each line, which goes before that of the file.
+        """
+        if not len(local):
+            return local
+        utc = local if self._zone is datetime.UTC else self._to_utc(local)
+        if zones is None or not any(zones):
+            return utc
+        offsets = {text: offset_us(text) for text in set(zones) if text}
+        own = np.array([bool(text) for text in zones], np.bool_)
+        by_line = np.array([offsets[text] if text else 0 for text in zones], np.int64)
+        return np.where(own, local - by_line, utc)
+
+    def _to_utc(self, local: Micros) -> Micros:
+        steps, which = np.unique(local // _STEP_US, return_inverse=True)
+        first = np.array([_offset_us(step, self._zone, fold=0) for step in steps.tolist()], np.int64)
+        second = np.array([_offset_us(step, self._zone, fold=1) for step in steps.tolist()], np.int64)
+        offset = first[which]
+        latest = np.maximum(np.maximum.accumulate(local), self._latest)
+        self._latest = latest[-1]
+        twice = first[which] > second[which]
+        if twice.any():
+            went_back = np.maximum.accumulate((latest - local > BACK_US) & twice) | self._went_back
+            offset = np.where(twice & went_back, second[which], offset)
+            self._went_back = bool(went_back[-1])
+        else:
+            self._went_back = False
+        return local - offset
+
+
+def offset_us(text: bytes) -> int:
+    """Returns the offset of a zone in a line: `+0200`, `+02:00`, or a name in `pattern.ZONES`."""
+    name = text.decode()
+    minutes = ZONES.get(name)
+    if minutes is None:
+        minutes = (int(name[1:3]) * 60 + int(name[-2:])) * (-1 if name[0] == "-" else 1)
+    return minutes * 60_000_000
 
 
 def is_ambiguous(begin_us: int, end_us: int, zone: datetime.tzinfo) -> bool:

@@ -84,7 +84,8 @@ C11b isr-refused since=2.7
 C11c isr-refused since=2.7
     Failed to update ISR to .* for partition {TP}, (?P<reason>bad ZK version)\.
 C11 isr-updated since=3.3
-    ISR for partition {TP} updated to LeaderAndIsr\(leader={leader:int}, leaderEpoch={leader_epoch:int},
+    ISR for partition {TP} updated to LeaderAndIsr\(leader={leader:int},
+    leaderEpoch={leader_epoch:int}(?:, (?:isUncleanLeader={unclean:bool}|linkedLeaderEpoch=[^,]*))*,
     (?:isr=\w+\({isr:ids}\)|isrWithBrokerEpoch=\w+\((?P<isr__2>(?:BrokerState\([^)]*\)(?:, )?)*)\))\
     (?:, leaderRecoveryState={recovery:word})?, (?:zkVersion|partitionEpoch)={partition_epoch:int}\)\.?
 # -- topics ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ FORMATS: Final = read_formats(
     r"""
 {ONLINE}
     Changed partition {TP} from {from_state:word} to {to_state:word} with state LeaderAndIsr\(leader={leader:int},
-    leaderEpoch={leader_epoch:int},
+    leaderEpoch={leader_epoch:int}(?:, (?:isUncleanLeader={unclean:bool}|linkedLeaderEpoch=[^,]*))*,
 {PLAIN_ISR}
     isr=\w+\({isr:ids}\)
 # Only the broker ids of this list are stored; see `columns._ids`.
