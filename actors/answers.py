@@ -17,6 +17,7 @@ import msgspec
 
 from kactl.decide.machines.topic_progress import leader_epochs, progress_of
 from kactl.decide.messages.admin import AwaitEvents, ElectionResult, TopicProgress
+from kactl.decide.state.readiness import SETTLED_MS
 from kactl.model import TopicRef
 from kactl.model.errors import ActionTimedOut, KactlError, NotController
 
@@ -85,7 +86,9 @@ class Answers:
             moved = [topic for topic in looked_at if self._epochs(topic) not in (None, topic.epochs)]
             done = [topic for topic in looked_at if topic not in moved and self._is_complete(topic, ready)]
             if not moved and not done:
-                await self._history.changed()
+                # A leader that acts proves something after a while, without another event.
+                with anyio.move_on_after(SETTLED_MS / 1000 if ready else None):
+                    await self._history.changed()
                 continue
             # The event that elected these leaders has queued its requests when it ends, and the answers of leaders are
             # taken into account when their events end: a leader may have refused.
@@ -104,8 +107,9 @@ class Answers:
 
     def _progress(self, topic: _Topic, ready: bool, *, explained: bool = False) -> TopicProgress:
         delivery = self._channels.delivery(topic.queued or self._channels.queued)
+        ready_ms = self._loop.context.clock.monotonic_ms() if ready else None
         return progress_of(
-            self._cluster, topic.name, count=topic.count, delivery=delivery, ready=ready, explained=explained
+            self._cluster, topic.name, count=topic.count, delivery=delivery, ready_ms=ready_ms, explained=explained
         )
 
     async def elected(self, results: list[ElectionResult], timeout_ms: float) -> list[ElectionResult]:

@@ -187,5 +187,6 @@ class LeaderReports(Handlers):
             rows.partition[own],
             reported.leader_epoch[known][own],
             reported.leads[known][own],
+            now_ms=self.clock.monotonic_ms(),
         )
         self.history.wake()

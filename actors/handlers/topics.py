@@ -281,7 +281,7 @@ class TopicEvents(Handlers):
             count=event.count,
             created=created,
             delivery=delivery,
-            ready=event.ready,
+            ready_ms=self.clock.monotonic_ms() if event.ready else None,
             led=event.led,
             explained=event.explained,
         )

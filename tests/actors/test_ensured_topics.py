@@ -103,16 +103,42 @@ async def test_error_has_what_each_partition_waits_for(clock: ManualClock) -> No
         await controller.ensure_topic("shards", partitions=8)
         await clock.advance(20_000)
         calls = [
-            asyncio.ensure_future(caller.ensure_topic("shards", partitions=8, wait="ready", timeout_ms=300))
+            asyncio.ensure_future(caller.ensure_topic("shards", partitions=8, wait="ready", timeout_ms=2_000))
             for caller in (controller, participants[1])
         ]
-        await clock.advance(1_000)
+        await clock.advance(3_000)
 
         for call in calls:
             with pytest.raises(ActionTimedOut) as late:
                 await asyncio.wait_for(call, 60)
             assert sorted(late.value.partitions) == [0]
             assert "cannot parse the job" in late.value.partitions[0]
+
+
+async def test_leader_that_fails_soon_after_its_begin_is_not_ready(clock: ManualClock) -> None:
+    fails = True
+
+    class Unreachable(kactl.PartitionHandler):
+        async def lead(self, leader: kactl.Leader) -> None:
+            if fails:
+                await clock.sleep_ms(150)
+                raise OSError("the database cannot be reached")
+            await anyio.sleep_forever()
+
+    async with cluster(clock, handler=Unreachable) as (controller, participants):
+        ensuring = [
+            asyncio.ensure_future(caller.ensure_topic("jobs", partitions=2, wait="ready", timeout_ms=600_000))
+            for caller in (controller, participants[1])
+        ]
+        for _ in range(200):
+            await clock.advance(50)
+            await settle()
+        assert not any(each.done() for each in ensuring)
+
+        fails = False
+        await clock.advance(60_000)
+
+        assert sorted(await asyncio.wait_for(asyncio.gather(*ensuring), 60)) == [False, True]
 
 
 async def test_error_has_a_reason_for_more_partitions_than_its_text(clock: ManualClock) -> None:

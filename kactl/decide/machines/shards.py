@@ -60,6 +60,14 @@ def serving(cluster: Cluster, rows: Rows) -> Bools:
     return result & ~np.array(failed, np.bool_)
 
 
+def failing(cluster: Cluster, rows: Rows) -> Bools:
+    """Returns bool[n]: whether the handlers of the leaders have failed, and are called again here or elsewhere."""
+    row = cluster.table.row
+    reported = {(row(name), broker) for name, broker, each in cluster.reported_replicas() if each.fails}
+    leaders = zip(rows.index.tolist(), rows.leader.tolist(), strict=True)
+    return np.array([leader in reported for leader in leaders], np.bool_)
+
+
 def states_of(cluster: Cluster, rows: Rows) -> Any:
     """Returns uint8[n]: the ShardState of each row. All rows are of ownership topics."""
     table, holds = cluster.table, cluster.holds
@@ -69,9 +77,7 @@ def states_of(cluster: Cluster, rows: Rows) -> Any:
         states[held] = ShardState.WAITING
     handed = [row for name in cluster.handovers if (row := table.row(name)) != NO_ROW]
     states[np.isin(rows.index, handed)] = ShardState.HANDOVER
-    failing = {(table.row(name), broker) for name, broker, each in cluster.reported_replicas() if each.fails}
-    owners = zip(rows.index.tolist(), rows.leader.tolist(), strict=True)
-    states[[owner in failing for owner in owners]] = ShardState.FAILING
+    states[failing(cluster, rows)] = ShardState.FAILING
     states[~cluster.live_brokers.registered[rows.leader] | (rows.state != PartitionState.ONLINE)] = ShardState.UNOWNED
     return states
 

@@ -13,7 +13,7 @@ from kactl.model import NO_LEADER, TopicPartition
 
 from .explain import handler_text, waits_for
 from .placement import usable_brokers
-from .shards import explain, serving
+from .shards import explain, failing, serving
 from .shortage import too_few, unusable
 
 # As many as an error message can name.
@@ -66,7 +66,7 @@ def progress_of(
     count: int,
     created: bool = False,
     delivery: Delivery | None = None,
-    ready: bool = False,
+    ready_ms: float | None = None,
     led: bool = True,
     explained: bool = False,
 ) -> TopicProgress:
@@ -76,7 +76,8 @@ def progress_of(
         count: the number of partitions that the topic is to have at least.
         created: as the result states it.
         delivery: of the orders to the leaders. None: leaders only have to be registered.
-        ready: leaders also have to serve; see `serving`.
+        ready_ms: the time on the monotonic clock; leaders also have to serve, without a failure a moment ago. None:
+            they need not.
         led: False if the partitions only have to be known.
         explained: the result has a reason for each partition that waits.
     """
@@ -89,8 +90,9 @@ def progress_of(
         return TopicProgress(created, 0)
     silent = frozenset(delivery.behind(True)) if delivery else frozenset[int]()
     complete = cluster.live_brokers.registered[rows.leader] & ~np.isin(rows.leader, list(silent))
-    if ready:
-        complete &= serving(cluster, rows)
+    if ready_ms is not None:
+        complete &= serving(cluster, rows) & cluster.readiness.are_settled(rows.index, ready_ms)
+        complete &= ~failing(cluster, rows)
     waiting = np.flatnonzero(~complete)
     last_error = delivery.last_error if delivery else lambda broker: ""
     named = [
@@ -129,7 +131,9 @@ def _reason(
         return f"{name}: its leader {leader} {_silent('the order', last_error(leader))}{state}"
     if waited := waits_for(cluster, cluster.table.view(row)):
         return f"{name}: its leader {leader} waits for {waited}"
-    return f"{name}: its leader {leader} has not begun to lead{state or ': its handler still prepares'}"
+    return (
+        f"{name}: its leader {leader} has not begun to lead{state or ': its handler still prepares, or has just begun'}"
+    )
 
 
 def _silent(what: str, error: str) -> str:
