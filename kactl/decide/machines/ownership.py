@@ -287,8 +287,9 @@ def even(topics: Sequence[Shards], *, limit: int) -> list[Handover]:
         for position, shard in enumerate(topic.shards):
             if shard.fails and topic.weights:
                 excess = layout.shares[number].excess
-                neediest = min(topic.weights, key=lambda member: layout.preference(number, member, excess(member)))
-                layout.move(number, position, neediest)
+                order = sorted(topic.weights, key=lambda member: layout.preference(number, member, excess(member)))
+                stays = shard.owner in topic.weights and excess(shard.owner) - excess(order[0]) < _EPSILON
+                layout.move(number, position, shard.owner if stays else order[0])
     moved: dict[tuple[int, int], None] = {}
     for of_all in (False, True):
         if of_all and moved:

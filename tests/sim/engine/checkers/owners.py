@@ -67,13 +67,18 @@ class Owners(Checker):
             shard, before = (topic, int(partition)), owners.get((topic, int(partition)), NO_LEADER)
             owner = NO_LEADER if value is None else value["leader"]
             if before not in (NO_LEADER, owner) and value is not None and self._may_serve(event, shard, before):
+                # A shard that has failed a short time ago counts wherever it makes the shares even.
+                settled = {each: held for each, held in owners.items() if each not in self._failed_at(event.time_ms)}
                 text = _uneven(owners, topic, before, owner)
-                if text:
+                if text and _uneven(settled, topic, before, owner):
                     name = f"{topic}-{partition}"
                     text = f"{name} is taken from owner {before}, which acts and can serve: {text}"
                     return Violation("INV-69", text, event=event, contradicts=self._acting[shard])
             owners[shard] = owner
         return None
+
+    def _failed_at(self, now_ms: float) -> set[Shard]:
+        return {shard for (shard, _), failed_ms in self._failed_ms.items() if now_ms - failed_ms < FAILED_MS}
 
     def _owners(self) -> dict[Shard, int]:
         """Returns the owner of each shard."""

@@ -59,6 +59,15 @@ def test_owner_that_acts_and_loses_its_shard_for_nothing_breaks_inv_69(
     assert one.found[:1] == ["INV-69"]
 
 
+def test_shards_that_fail_do_not_count() -> None:
+    one = story(1, 1, 2, 2)
+    one.record("handler.report", "broker 2", broker=2, topic="jobs", partition=3, status="RETRYING")
+    one.record("handler.report", "broker 2", broker=2, topic="jobs", partition=2, status="RETRYING")
+    own(one, 2, 1, 2, 2, epoch=1)
+
+    assert one.found == []
+
+
 def test_shares_of_all_topics_count() -> None:
     """Member 1 owns a shard more than member 2 of each of two topics: one of them moves."""
     one = story(1)
