@@ -222,7 +222,8 @@ class HostedReplicas:
         return wait
 
     def continued(self, states: PartitionStates, lead: Bools) -> Bools:
-        """Returns bool[n]: the rows to lead whose leadership here goes on: only the ISR or the replicas have changed.
+        """Returns bool[n]: the rows to lead whose leadership here goes on: only the ISR or the replicas have changed,
+        or the hand-over of a shard has failed.
 
         Each leader epoch has one leader. The row leads here under its last epoch, and the controller knows the epochs
         directly before that of the request under which the leader was the same. If these leave none out in between, no
@@ -232,7 +233,9 @@ class HostedReplicas:
         rows = self.index.find(names_of(states.topics), states.topic, states.partition)
         known = lead & (rows != ABSENT)
         of_known, result = rows[known], np.zeros(len(lead), np.bool_)
-        since = states.leader_epoch[known] - (0 if states.unbroken is None else states.unbroken[known])
+        unbroken = np.zeros(len(of_known), np.int32) if states.unbroken is None else states.unbroken[known]
+        owned = np.array([ref.is_ownership for ref in states.topics], np.bool_)[states.topic[known]]
+        since = states.leader_epoch[known] - np.where(owned, np.abs(unbroken), unbroken)
         is_named = (ids_of(states.topics)[states.topic[known]] != b"") & (self.topic_id[of_known] == b"")
         leads = (self.role[of_known] == Role.LEADER) & ~self.failed[of_known]
         result[known] = leads & (since <= self.leader_epoch[of_known] + 1) & ~is_named
@@ -264,7 +267,8 @@ class HostedReplicas:
 
         Args:
             held: bool[n], rows to lead that wait for a release.
-            continued: bool[n], rows to lead whose leadership goes on.
+            continued: bool[n], rows to lead whose leadership goes on. Its token is raised after a failed hand-over, as
+                the next owner may have passed on its own.
         """
         if not chosen.any():
             return
@@ -274,6 +278,7 @@ class HostedReplicas:
             self.began[rows] = self.turn
             self._forget_ends(states, chosen)
             begins = np.ones(len(rows), np.bool_) if continued is None else ~continued[chosen]
+            begins |= False if states.unbroken is None else states.unbroken[chosen] < 0
             self.token[:, rows[begins]] = np.stack((states.controller_epoch, states.leader_epoch))[:, chosen][:, begins]
         self.held[rows] = False if held is None else held[chosen]
         self.undeleted[rows] = self.set_aside[rows] = False

@@ -418,6 +418,8 @@ class Incarnation:
         )
         names = Names(states.topics, states.topic, states.partition)
         continued = self.hosted.continued(states, plan.lead)
+        if self._hosting is None and states.unbroken is not None:
+            continued &= states.unbroken >= 0  # each leadership of a listener has one token
         self.leaderships.end(names.take((plan.lead & ~continued) | plan.follow))
         held = self._handover.held(states, plan.lead)
         listener, results = self._listener, Results(self._clock)

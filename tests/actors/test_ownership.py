@@ -440,6 +440,27 @@ async def test_partition_that_no_member_can_serve_is_tried_again_and_affects_no_
         assert sorted(cluster.owned.values()) == [3, 3]
 
 
+async def test_owner_leads_on_after_its_next_owner_has_died() -> None:
+    async with open_cluster(1, 2) as cluster:
+        await cluster.create(4)
+        cluster.gate[3] = asyncio.Event()
+        await cluster.join(3)
+        await cluster.clock.advance(JOIN_MS + 2_000)
+        (name,) = cluster.controller.cluster.handovers
+        next_token = cluster.controller.partition(name).leader_epoch  # type: ignore[union-attr]
+        before = dict(cluster.led)
+
+        await cluster.fail(3)
+
+        assert cluster.led == before
+        assert set(cluster.calls.values()) == {1}
+        assert cluster.controller.cluster.handovers == {}
+        (owner,) = (member for led, member in before if led == str(name))
+        leader = cluster.members[owner].leadership(name)
+        assert leader is not None
+        assert leader.token.leader_epoch > next_token
+
+
 async def test_poisoned_shard_interrupts_no_other_on_its_way_through_the_members() -> None:
     async with open_cluster(1, 2, 3) as cluster:
         await cluster.create(8)  # two members own three shards, and one owns two

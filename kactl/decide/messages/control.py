@@ -44,7 +44,8 @@ class PartitionStates:
             known. Only in LeaderAndIsr; None if none is known.
         reason: int32[n], index into the reasons of the request; None if all rows have the first one.
         unbroken: int32[n], under how many leader epochs directly before this one the leader was the same, as far as the
-            controller knows. Only in LeaderAndIsr; None if it is 0 for all rows.
+            controller knows; negative if other leaders were elected under these epochs and have not acted. Only in
+            LeaderAndIsr; None if it is 0 for all rows.
     """
 
     topics: Sequence[TopicRef]

@@ -36,6 +36,7 @@ PER_HOLD: Final[Mapping[str, tuple[Any, int]]] = {
     "ended_epoch": (np.int32, NO_EPOCH),
     "waiting_epoch": (np.int32, NO_EPOCH),
     "led_since": (np.int32, NO_EPOCH),
+    "back_since": (np.int32, NO_EPOCH),
 }
 PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "replicas": (np.int32, NO_BROKER),

@@ -45,6 +45,8 @@ class HoldColumns(NamedTuple):
         ended_epoch: the present leader has reported that none of its leaderships below this epoch is left.
         waiting_epoch: the epoch for which the present leader has reported that it waits; NO_EPOCH once it is released.
         led_since: the present leader was the leader under every epoch from this one on; NO_EPOCH if that is not known.
+        back_since: the present leader led before this epoch, and the one that was elected in between has not acted,
+            since it was not released; NO_EPOCH if that is not known.
     """
 
     leader: Ints
@@ -55,6 +57,7 @@ class HoldColumns(NamedTuple):
     ended_epoch: Ints
     waiting_epoch: Ints
     led_since: Ints
+    back_since: Ints
 
 
 class Holds:
@@ -176,6 +179,11 @@ class Holds:
         changes = before != leader
         last, epoch, since = before, columns.leader_epoch[rows], columns.led_since[rows]
         since = np.where(since == NO_EPOCH, epoch, since)
+        is_back = changes & (columns.holder[rows] == leader) & (columns.holder_epoch[rows] == since)
+        is_back &= leader_epoch == epoch + 1
+        if read is not None:
+            is_back &= (read[0] == before) & (read[1] == epoch)
+        columns.back_since[rows] = np.where(is_back, since, NO_EPOCH)
         for next_leader, next_epoch in (read or (before, epoch), (leader, leader_epoch)):
             # An epoch that this controller has not seen may have had another leader.
             since = np.where((next_leader != last) | (next_epoch > epoch + 1), next_epoch, since)
@@ -200,11 +208,12 @@ class Holds:
         columns.ended_epoch[rows] = NO_EPOCH  # the new leader has reported nothing
 
     def unbroken(self, columns: HoldColumns, rows: RowNumbers, leader_epoch: Ints) -> Ints | None:
-        """Returns int32[n]: under how many epochs directly before `leader_epoch` the leader was the same, as known;
-        None if it is 0 for all."""
+        """Returns int32[n], as `PartitionStates.unbroken`; None if it is 0 for all."""
         since = columns.led_since[rows]
         known = (since != NO_EPOCH) & (columns.leader_epoch[rows] == leader_epoch)
-        result: Ints = np.where(known, leader_epoch - since, 0).astype(np.int32)
+        back = columns.back_since[rows]
+        is_back = known & (back != NO_EPOCH)
+        result: Ints = np.where(is_back, back - leader_epoch, np.where(known, leader_epoch - since, 0)).astype(np.int32)
         return result if result.any() else None
 
     def held(self, columns: HoldColumns, rows: RowNumbers, leader: Ints) -> Bools | None:

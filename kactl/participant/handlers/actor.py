@@ -101,7 +101,8 @@ class PartitionActor:
         if not (order.continues and leads and self.orders.newest is None and isinstance(current, Lead)):
             return False
         current.ticket.finish()
-        current.update(leader_epoch=order.leader_epoch, isr=order.isr)
+        token = order.token if order.raises else None
+        current.update(leader_epoch=order.leader_epoch, isr=order.isr, token=token)
         current.ticket, current.held = order.ticket, order.held
         if is_prepared:
             order.ticket.finish()

@@ -207,6 +207,7 @@ class HandlerHosting:
                     reason=reason,
                     held=bool(held[row]),
                     continues=bool(continued[row]),
+                    raises=states.unbroken is not None and states.unbroken[row] < 0,
                 ),
             )
 

@@ -44,6 +44,7 @@ class Lead:
         reason: of the order.
         held: an earlier leader may still act; `lead` is called after the release.
         continues: no other broker has led since the order before, if that was to lead.
+        raises: the leadership goes on under the token of this order, and not under its own one.
         begun: the calls of earlier orders have ended, or this one was refused.
         leader: what the calls of the handler receive.
     """
@@ -54,6 +55,7 @@ class Lead:
     reason: OrderReason
     held: bool = False
     continues: bool = False
+    raises: bool = False
     begun: bool = False
     leader: Leader | None = None
     leader_epoch: int = dataclasses.field(init=False)
@@ -61,10 +63,11 @@ class Lead:
     def __post_init__(self) -> None:
         self.leader_epoch = self.token.leader_epoch
 
-    def update(self, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Note the present ISR, of a leadership that goes on."""
-        self.leader_epoch, self.isr = leader_epoch, isr
+    def update(self, *, leader_epoch: int, isr: tuple[int, ...], token: FencingToken | None = None) -> None:
+        """Note the present ISR, of a leadership that goes on, and a higher token if it gets one."""
+        self.leader_epoch, self.isr, self.token = leader_epoch, isr, token or self.token
         if self.leader is not None:
+            self.leader._token = self.token
             self.leader.leader_epoch, self.leader.isr = leader_epoch, isr
 
 

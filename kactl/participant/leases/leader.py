@@ -69,7 +69,8 @@ class Leader:
 
     @property
     def token(self) -> FencingToken:
-        """Passed to resources that compare tokens. It stays the same for the whole leadership.
+        """Passed to resources that compare tokens. It stays the same for the whole leadership, except that it rises
+        when the hand-over of a shard has failed: read it for each use.
 
         Raises:
             LeadershipLost: this process was forked from the leader's. A token that was read before can be passed on.

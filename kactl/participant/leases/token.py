@@ -10,11 +10,13 @@ class FencingToken:
     """Token of a leadership, `leader.token`: higher for every later leadership of a partition of the same topic id.
 
     A resource that keeps the highest token which it has seen, and rejects lower ones, is safe against a leader that
-    acts too late, whatever its clock shows. A leadership has one token, also when it resumes, and if the ISR changes.
+    acts too late, whatever its clock shows. A leadership keeps its token when it resumes, and if the ISR changes; that
+    of a shard gets a higher one when its hand-over has failed.
 
     Attributes:
         controller_epoch: of the controller that decided the leadership.
-        leader_epoch: with which the leadership began. Changes of the ISR raise that of the partition.
+        leader_epoch: with which the leadership began, or its last hand-over failed. Changes of the ISR raise that of
+            the partition.
         topic_id: 16 bytes; zero if the topic has no id. A topic that was deleted and created again has another id.
     """
 

@@ -18,7 +18,7 @@ def columns(*leaders: int) -> HoldColumns:
         np.full(count, 4, np.int32),
         np.arange(10, 10 + count, dtype=np.int32),
         np.full(count, NO_BROKER, np.int32),
-        *(np.full(count, NO_EPOCH, np.int32) for _ in range(4)),
+        *(np.full(count, NO_EPOCH, np.int32) for _ in range(5)),
     )
 
 
@@ -299,8 +299,19 @@ def test_another_leader_begins_the_count_again(between: int) -> None:
     raise_epochs(table, 5, 5, 5)
     raise_epochs(table, 6, 6, 6, leaders=(between, 2, 3))
     assert unbroken(table) == [0, 2, 2]
+    table.holds.release(table.columns, 1)
     raise_epochs(table, 7, 7, 7)
     assert unbroken(table) == [0, 3, 3]
+
+
+def test_leader_is_back_after_one_that_was_not_released() -> None:
+    table = Table()
+    raise_epochs(table, 5, 5, 5, leaders=(2, 3, 3))
+    raise_epochs(table, 6, 6, 6, leaders=(2, 1, 3))
+    raise_epochs(table, 7, 7, 7, leaders=(1, 2, 3))
+    assert unbroken(table) == [-2, 0, 3]
+    raise_epochs(table, 8, 8, 8, leaders=(1, 2, 3))
+    assert unbroken(table) == [1, 1, 4]
 
 
 def test_epochs_that_were_not_seen_begin_the_count_again() -> None:
