@@ -42,7 +42,7 @@ from kactl.decide.state.cluster import Cluster
 from kactl.model import NO_BROKER, Broker, errors
 from kactl.model.errors import BadRequest, ControllerFailed, IllegalState, KactlError
 from kactl.runtime import forks
-from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.background import Background, BlockStack, raise_alone
 from kactl.runtime.budget import Budget
 from kactl.runtime.clock import Clock, SystemClock
 from kactl.runtime.conditions import FailureLog
@@ -273,6 +273,12 @@ class Controller(Commands, Queries, forks.OfOneProcess):
         await self.__aexit__(None, None, None)
 
     async def _open(self, *, interrupts: bool) -> None:
+        try:
+            await self._enter(interrupts)
+        except KactlError as error:
+            raise_alone(error)
+
+    async def _enter(self, interrupts: bool) -> None:
         if self._was_entered:
             self._home.check(f"controller {self.node_id}")
             raise IllegalState(

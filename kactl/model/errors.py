@@ -84,6 +84,7 @@ class KactlError(Exception):
     remedy: ClassVar[Remedy] = Remedy.REPORT
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     http_status: ClassVar[int] = 500
+    ends_start = False  # it has ended the start of a controller or a participant: the message says all
 
     def __str__(self) -> str:
         # Messages name topics, hosts, principals and files, and reach terminals by tracebacks, too.

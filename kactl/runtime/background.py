@@ -232,8 +232,9 @@ class BlockStack(AsyncExitStack):
 
 
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise an exception again: an error of kactl without those that led to it, because its message has the reason."""
+    """Raise an exception that ends a start again: one of kactl without those that led to it, as it has the reason."""
     if isinstance(error, KactlError):
+        error.ends_start = True
         raise error from None
     raise error
 

@@ -12,18 +12,25 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import logging
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 
+from kactl.model.errors import KactlError
+
 from . import delays, forks
 from .escaping import escaped
+from .logs import logger
+
+log = logger(__name__)
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,6 +55,9 @@ def run(main: Callable[[*Ts], Awaitable[T]], *args: *Ts, uvloop: bool = False) -
     A signal that is ignored when this is called stays ignored, as under `nohup`. Handlers are restored at the end. In a
     thread other than the main one no signal is handled.
 
+    If a controller, participant or worker cannot start, and nothing catches its error, the program ends with its
+    message on stderr, and exit code 1; if debug messages of kactl are logged, with the traceback.
+
     Args:
         uvloop: use uvloop, which has to be installed.
 
@@ -56,7 +66,11 @@ def run(main: Callable[[*Ts], Awaitable[T]], *args: *Ts, uvloop: bool = False) -
     """
     stop = _Stop()
     with stop.handling():
-        return anyio.run(stop.run, functools.partial(main, *args), backend_options={"use_uvloop": uvloop})
+        try:
+            return anyio.run(stop.run, functools.partial(main, *args), backend_options={"use_uvloop": uvloop})
+        except KactlError as error:
+            _print_alone(error)
+            raise
 
 
 class _Stop:
@@ -142,6 +156,20 @@ class _Stop:
     def _abandon(self) -> None:
         """See `kactl.runtime.forks`: `multiprocessing` ends its processes by SIGTERM."""
         self._restore()
+
+
+def _print_alone(error: KactlError) -> None:
+    """Let an error that ends a start, and then the program, be printed without a traceback."""
+    if not error.ends_start or log.isEnabledFor(logging.DEBUG) or sys.excepthook is not sys.__excepthook__:
+        return
+
+    def hook(kind: type[BaseException], raised: BaseException, trace: TracebackType | None) -> None:
+        if raised is error:
+            _write("; ".join([str(error), *getattr(error, "__notes__", ())]))
+        else:
+            sys.__excepthook__(kind, raised, trace)
+
+    sys.excepthook = hook
 
 
 def _write(text: str) -> None:

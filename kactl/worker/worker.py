@@ -92,7 +92,7 @@ class Worker(forks.OfOneProcess):
         standby: how many other workers follow each shard.
         weight: 2 for twice as many shards as others.
         session_timeout_ms: how long shards of a killed worker wait for another one: 6 s, or 9 s without a store.
-        start_timeout_ms: how long a start waits for the store and a controller.
+        start_timeout_ms: how long a start waits for a controller, after the store, which may have a limit of its own.
 
     Raises:
         BadRequest: an argument cannot be used.
@@ -131,7 +131,7 @@ class Worker(forks.OfOneProcess):
 
         Raises:
             TopicExists: another program uses the name for a topic of another kind.
-            KactlError: no controller, or no store, could be reached in `start_timeout_ms`.
+            KactlError: no controller, or no store, could be reached in time.
         """
         await self._open(interrupts=True)
         return self

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -145,3 +146,31 @@ def test_program_in_another_thread_runs_without_handlers() -> None:
     thread.join(PATIENCE_S)
 
     assert results == ["done"]
+
+
+UNREACHABLE = """
+import logging, sys, kactl
+async def work(shard): ...
+async def main():
+    async with kactl.Controller(1, store=store):
+        raise AssertionError
+store = kactl.SqliteStore(sys.argv[2])
+if sys.argv[3:]:
+    logging.basicConfig(level=logging.DEBUG)
+kactl.run(main if sys.argv[1] == "controller" else kactl.shards("jobs", 2, work, store=store))
+"""
+
+
+@pytest.mark.parametrize("what", ["controller", "worker", "debug"])
+def test_store_that_cannot_be_opened_at_the_start_is_one_sentence(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "workers.db"
+    arguments = [what, str(path)] if what != "debug" else ["worker", str(path), what]
+    program = subprocess.run(
+        [sys.executable, "-c", UNREACHABLE, *arguments], capture_output=True, text=True, timeout=180, check=False
+    )
+
+    assert (program.returncode, program.stdout) == (1, "")
+    assert ("Traceback" in program.stderr) == (what == "debug")
+    if what != "debug":
+        assert program.stderr.count("\n") == 1
+        assert str(path) in program.stderr
