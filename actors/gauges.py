@@ -11,6 +11,7 @@ import numpy as np
 from kactl.decide.machines.shards import ShardState, shard_rows, states_of
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.min_isr import under_and_at
+from kactl.decide.state.replica_reports import ReplicaReport
 from kactl.model import PartitionState, ReplicaState, ReplicaStatus
 from kactl.telemetry.metrics import Reading
 from kactl.telemetry.scope import version
@@ -69,6 +70,10 @@ def readings(
         "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
         "kafka.controller.broker.fenced": _one(lambda: len(cluster.fenced)),
         "kactl.replica.status.count": lambda: _by_status(cluster),
+        "kactl.replica.failures": lambda: _by_failing_topic(cluster, lambda report: report.failures),
+        "kactl.replica.next_attempt": lambda: _by_failing_topic(
+            cluster, lambda report: ((report.next_ms or 0.0) - loop.clock.monotonic_ms()) / 1000
+        ),
         "kactl.shard.state.count": lambda: _by_shard_state(cluster),
         "kactl.shard.owner.count": lambda: _by_owner(cluster),
         "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
@@ -143,6 +148,16 @@ def _by_status(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:
         for status in ReplicaStatus
         if status is not ReplicaStatus.READY
     ]
+
+
+def _by_failing_topic(
+    cluster: Cluster, value_of: Callable[[ReplicaReport], float]
+) -> list[tuple[float, Mapping[str, str | int]]]:
+    values: dict[str, float] = {}
+    for name, _, report in cluster.reported_replicas():
+        if report.fails:
+            values[name.topic] = max(values.get(name.topic, 0.0), value_of(report))
+    return [(value, {"kafka.topic": topic}) for topic, value in values.items()]
 
 
 def _by_shard_state(cluster: Cluster) -> list[tuple[float, Mapping[str, str | int]]]:

@@ -118,7 +118,10 @@ class BrokerEvents(Handlers):
         new = sorted(registered.keys() - cluster.brokers.keys() - set(bounced))
         if not (new or dead or bounced):
             return
-        log.info("brokers: new %s, dead %s, bounced %s; registered %s", new, dead, bounced, sorted(registered))
+        kind = (
+            "participants" if all(each.incarnation for each in (*registered.values(), *known.values())) else "brokers"
+        )
+        log.info("%s: new %s, dead %s, bounced %s; registered %s", kind, new, dead, bounced, sorted(registered))
         if cluster.controller_id in new:
             log.error(
                 "broker %d has the id of this controller and will take itself for it: give the controller another id",

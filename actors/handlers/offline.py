@@ -3,15 +3,12 @@
 Source: the classic controller's onReplicasBecomeOffline.
 """
 
-import logging
-
 import numpy as np
 
 from kactl.actors.machines.messages import Move
 from kactl.decide.machines.partition import has_lost_its_leader
 from kactl.decide.state.rows import RowNumbers, common
 from kactl.model import PartitionState, ReplicaState, TopicPartition
-from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
@@ -32,7 +29,6 @@ class Offline(Handlers):
         self._ownership = ownership
         self._deletion = deletion
         self._stopped = stopped
-        self._shards = Conditions(log, self.clock.monotonic_ms)
         # Replicas whose failure is noted, but has had no effect yet because of an error, by broker.
         self._unfinished: dict[int, set[TopicPartition]] = {}
 
@@ -46,14 +42,11 @@ class Offline(Handlers):
         marked = table.dirs_offline(broker)
         fresh = np.setdiff1d(row_numbers, marked)
         if len(fresh):
-            text = "broker %d: %d replicas do not serve: a directory or application failed, or it resigned"
-            if len(table.owned(fresh)) == len(fresh):
-                # Shards are tried again for as long as their handlers fail.
-                self._shards.add(broker, logging.WARNING, text, broker, len(fresh))
-            else:
+            # Those of shards are tried again for as long as their handlers fail; their reports have a line.
+            if count := len(fresh) - len(table.owned(fresh)):
                 log.warning(
                     "broker %d: %d replicas do not serve: a directory or application failed, or it resigned",
-                    broker, len(fresh),
+                    broker, count,
                 )  # fmt: skip
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))

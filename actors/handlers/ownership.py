@@ -117,7 +117,7 @@ class Ownership(Handlers):
         if not moves:
             self._await_changes()
             return
-        log.info("%d partitions are handed over, so that participants own equal shares", len(moves))
+        log.info("%d shards are handed over, so that participants own equal shares", len(moves))
         planned: dict[int, list[Shard]] = {}
         for move in moves:
             shards = planned.setdefault(move.topic, list(topics[move.topic][2].shards))
@@ -250,7 +250,7 @@ class Ownership(Handlers):
         if is_offered:
             self._conditions.end(topic, "topic %s is offered by participants again", topic)
         elif len(self.cluster.live_brokers.electable):
-            text = "topic %s: no participant offers it (groups=); its partitions are owned as soon as one does"
+            text = "topic %s: no participant offers it (groups=); its shards are owned as soon as one does"
             self._conditions.add(topic, logging.WARNING, text, topic)
 
     def _changed(

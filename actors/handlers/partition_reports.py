@@ -5,6 +5,7 @@ as one with a failed directory, so another one is elected. Kafka's brokers send 
 failed is called again after a pause, which an operator may end.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,7 @@ from kactl.decide.state.rows import RowNumbers
 from kactl.decide.state.table import NO_ROW
 from kactl.model import EPOCH_DURING_DELETE, ReplicaStatus, TopicPartition, TopicRef
 from kactl.model.errors import BadRequest, BrokerNotAvailable, NotFound, NothingToReset, StaleBrokerEpoch
+from kactl.runtime.conditions import Conditions
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 
@@ -42,6 +44,7 @@ class PartitionReports(Handlers):
     def __init__(self, context: ControllerContext, offline: Offline, serving: ServingReplicas) -> None:
         super().__init__(context)
         self._offline = offline
+        self._conditions = Conditions(log, self.clock.monotonic_ms)
         self._serving = serving
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -111,7 +114,6 @@ class PartitionReports(Handlers):
     def _note(self, event: ReportPartitions, report: PartitionReport) -> None:
         """Keep a report for explanations, and record it."""
         name, status, detail = report.partition, report.status, escaped(report.detail, DETAIL_MAX)
-        log.info("broker %d reports %s: %s (%s)", event.broker, name, status.value, detail or "no detail")
         if self.cluster.table.row(name) == NO_ROW:
             return
         since_ms = self.clock.monotonic_ms() - max(report.age_ms, 0.0)
@@ -125,10 +127,13 @@ class PartitionReports(Handlers):
             self.clock.monotonic_ms() + report.next_ms if report.next_ms > 0 else None,
         )
         self.cluster.replica_reports.put(event.broker, name, reported)
-        view = self.cluster.view(name)
-        is_owner = self.cluster.is_shard(name) and view is not None and view.leader == event.broker
-        if is_owner and (reported.fails or (before is not None and before.fails)):
+        fails = reported.fails or (before is not None and before.fails)
+        view, is_shard = self.cluster.view(name), self.cluster.is_shard(name)
+        if is_shard and fails and view is not None and view.leader == event.broker:
             self.cluster.failed_shards[name] = FailedShard(event.broker, since_ms)
+        self._log(
+            name, event.broker, reported, is_served=not is_shard or (view is not None and view.leader == event.broker)
+        )
         if report.hold_ms > 0:
             until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)
             requested = status is ReplicaStatus.NOT_READY
@@ -148,6 +153,20 @@ class PartitionReports(Handlers):
                 controller_epoch=self.epoch,
             )
         )
+
+    def _log(self, name: TopicPartition, broker: int, report: ReplicaReport, *, is_served: bool) -> None:
+        """Log what is reported: the beginning of a failure, and its end. A shard that fails has one of both, wherever
+        it goes."""
+        key = name if self.cluster.is_shard(name) else (name, broker)
+        if report.fails:
+            level = logging.WARNING if report.status.is_failure else logging.INFO
+            text = "participant %d reports %s: %s (%s); it is tried again, there or elsewhere"
+            values = broker, name, report.status.value, report.detail or "no detail"
+            self._conditions.add(key, level, text, *values, kind=report.status)
+        elif is_served and report.status is ReplicaStatus.READY:
+            self._conditions.end(key, "participant %d serves %s", broker, name)
+        else:
+            log.debug("participant %d reports %s: %s (%s)", broker, name, report.status.value, report.detail)
 
     def _is_unknown(self, report: PartitionReport) -> bool:
         """Whether a replica is ready after a failure that was reported to an earlier controller, or not at all.

@@ -117,10 +117,11 @@ class Shutdowns(Handlers):
         led, followed = self._hosted(broker.id)
         await self._hand_over(broker.id, led)
         await self._stop_following(broker.id, followed)
-        remaining = {*self.cluster.table.names(self.cluster.table.led_by(broker.id))}
-        remaining |= self._handed_over(broker.id)
+        handed = self._handed_over(broker.id)
+        led_before = len(led) + len(handed)
+        remaining = {*self.cluster.table.names(self.cluster.table.led_by(broker.id))} | handed
         log.info("broker %d is %s; it led %d partitions, and still leads %d",
-                 broker.id, "drained" if drained else "shutting down", len(led), len(remaining))  # fmt: skip
+                 broker.id, "drained" if drained else "shutting down", led_before, len(remaining))  # fmt: skip
         return sorted(remaining)
 
     def _handed_over(self, broker: int) -> set[TopicPartition]:

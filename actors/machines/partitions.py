@@ -20,7 +20,6 @@ from kactl.decide.state.rows import Bytes, RowNumbers, Rows, choose
 from kactl.model import PartitionState
 from kactl.model.errors import StoreError
 from kactl.runtime.clock import Clock
-from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import FIRST, EventLog
@@ -63,7 +62,6 @@ class Partitions(Machine[Move]):
         super().__init__("partitions", cluster, store, outbox, history, chunk=chunk, clock=clock, preemption=preemption)
         self.unclean = Unclean(cluster, store, own=unclean_default)
         self.entries = TopicEntries(cluster, store)
-        self._shards = Conditions(log, self._clock.monotonic_ms)
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
     async def receive(self, message: Move) -> MoveResult:
@@ -173,13 +171,11 @@ class Partitions(Machine[Move]):
             # The end of the last broker is known by now, and as a rule it is meant.
             level = logging.WARNING if self.cluster.live_brokers.electable else logging.INFO
             because = self._count_refused(refused.rows.state, target)
-            text = "%d partitions cannot become %s; the first: %s: %s%s"
-            values = len(refused), target.name, name, reason, because
             if len(self.cluster.table.owned(refused.rows.index[:1])):
-                # A handler that fails everywhere has its shard refused, and owned again, for as long as it does.
-                self._shards.add((target, name), level, text, *values, kind=reason)
-            else:
-                log.log(level, "%d partitions cannot become %s; the first: %s: %s%s", *values)
+                # A handler that fails everywhere has its shard refused, and owned again; its reports have a line.
+                level = logging.DEBUG
+            text = "%d partitions cannot become %s; the first: %s: %s%s"
+            log.log(level, text, len(refused), target.name, name, reason, because)
         return committed
 
     def _enqueue(self, committed: Change, strategy: str = "") -> None:

@@ -62,6 +62,8 @@ GAUGES: Final = (
     ("kafka.controller.broker.active", "{broker}", "registered brokers"),
     ("kafka.controller.broker.fenced", "{broker}", "registered participants that the controller has not reached yet"),
     ("kactl.replica.status.count", "{replica}", "replicas of participants with a handler that is not ready, by status"),
+    ("kactl.replica.failures", "{failure}", "failures in a row of the handler that has most, by topic"),
+    ("kactl.replica.next_attempt", "s", "time until the last of the failed handlers is called again, by topic"),
     ("kactl.shard.state.count", "{shard}", "shards (partitions of ownership topics) in each state, as unowned"),
     ("kactl.shard.owner.count", "{shard}", "shards that a participant owns"),
     ("kafka.controller.event.queue.size", "{event}", "events that wait"),

@@ -572,6 +572,10 @@ async def test_replicas_are_counted_by_status() -> None:
         await cluster.controller.create_topic("t", assignment={0: (1, 2, 3), 1: (3, 2, 1)})
         await settle()
         assert counts() == {"failed": 1, "not_ready": 1}
+        exported = exported_metrics(reader)
+        assert [each for each, _ in exported["kactl.replica.failures"]] == [{"kafka.topic": "t"}]
+        assert exported["kactl.replica.failures"][0][1] >= 1
+        assert 0 < exported["kactl.replica.next_attempt"][0][1] <= 60
 
         cluster.prepare.clear()
         await cluster.clock.advance(10_000)

@@ -29,9 +29,9 @@ class Workers:
         self.folder = folder
         self.processes: list[Process] = []
 
-    def start(self) -> Process:
+    def start(self, *arguments: str) -> Process:
         process = Process(
-            [sys.executable, "worker.py"],
+            [sys.executable, "worker.py", *arguments],
             output=self.folder / f"{len(self.processes)}.txt",
             env={"PYTHONPATH": str(ROOT)},
             cwd=self.folder,

@@ -419,7 +419,7 @@ class PartitionActor:
         def is_over() -> bool:
             return phase.ended or self._is_superseded() or is_lost()
 
-        if self._failures.is_retrying and not await self._signal.wait_for(is_over, RUNNING_MS):
+        if self._failures.has_failed and not await self._signal.wait_for(is_over, RUNNING_MS):
             self._failures.end_retry(order.leader_epoch)
         await self._signal.wait(is_over)
         lost = is_lost()

@@ -101,6 +101,7 @@ class HandlerFailures:
         self._environment = environment
         self._count = 0
         self._paused_ms = 0.0
+        self._failed: set[str] = set()  # calls whose failures have not ended, for the log
         # The last report, if it was not READY or BUSY, and when it was made.
         self._lasting: tuple[PartitionReport, float] | None = None
 
@@ -108,11 +109,6 @@ class HandlerFailures:
     def has_failed(self) -> bool:
         """Whether the next failure is not the first one in a row."""
         return self._count > 0
-
-    @property
-    def is_retrying(self) -> bool:
-        """Whether the controller knows of a failure after which the order was carried out again."""
-        return self.retry is not None
 
     def tries_again(self, error: Exception) -> bool:
         """Whether the order that has failed is carried out again here, before another replica is tried."""
@@ -148,7 +144,8 @@ class HandlerFailures:
 
     def _next_pause_ms(self, what: str, error: Exception) -> float:
         """Count and log a failure. Returns the pause after it."""
-        text = "%s of the handler of %s has failed"
+        text = "%s of the handler of %s has failed; it is called again, here or elsewhere"
+        self._failed.add(what)
         self._environment.failure_log.add(logging.ERROR, error, text, what, self._name)
         self._count += 1
         pause = pause_ms(self._name, self._count, self._paused_ms)
@@ -169,6 +166,9 @@ class HandlerFailures:
 
     def end_retry(self, leader_epoch: int) -> None:
         """Report that the replica is ready, if it was tried again."""
+        for what in self._failed:
+            self._environment.failure_log.end("%s of the handler of %s has not failed again", what, self._name)
+        self._failed.clear()
         if self.retry is not None:
             self.report(leader_epoch, ReplicaStatus.READY)
 
