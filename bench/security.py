@@ -35,8 +35,8 @@ from kactl.participant.participant import Participant
 from kactl.security.access import CLUSTER, Acl, AclAuthorizer, Acls, Operation, topic
 from kactl.security.access.role import Role
 from kactl.security.access.tokens import ID_BYTES, SECRET_BYTES, Tokens, new_token
-from kactl.security.sasl import ScramVerifier, Shape, verifier
-from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier, verifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name
 from kactl.security.tls.server_tls import ServerTls
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import BoundListener, KafkaListener, ListenerSecurity, ListenerSettings
@@ -64,8 +64,8 @@ class _Users:
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self._known if (mechanism, username) == ("SCRAM-SHA-512", USER) else None
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
-        return (KAFKA_SHAPE,)
+    def iterations(self, mechanism: Name) -> Collection[int]:
+        return (ITERATIONS_MIN,)
 
 
 class _Client(NamedTuple):

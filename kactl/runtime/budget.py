@@ -35,6 +35,7 @@ class Unit(enum.Enum):
     WORK = "milliseconds of work"
     STRANGE = "requests without a valid credential"
     FAILURES = "failed logins"
+    PASSWORDS = "checks of passwords"
     CONNECTIONS = "new connections"
 
 
@@ -52,6 +53,7 @@ RATES: Final[Mapping[Unit, Rate]] = {
     Unit.WORK: Rate(250, 5_000),
     Unit.STRANGE: Rate(20, 100),
     Unit.FAILURES: Rate(10 / 60, 10),
+    Unit.PASSWORDS: Rate(5, 10),
     Unit.CONNECTIONS: Rate(50, 200),
 }
 

@@ -19,7 +19,6 @@ EXEMPT: Final[dict[Place, str]] = {
     ("forensics/ingest.py", "_look"): "from another process of the same command",
     ("forensics/reading.py", "_events"): "from another process of the same command",
     ("runtime/installation.py", "_source"): "a file that pip has written beside the installed package",
-    ("security/sasl/scram.py", "Shape.salt"): "a digest of this process, as a number",
     ("stores/formats/registration.py", "encode_evicted"): "a registration that was decoded before",
     ("stores/sqlite/backup.py", "_epochs"): _SEALED,
     ("stores/sqlite/catalog.py", "Catalog.configs"): _SEALED,

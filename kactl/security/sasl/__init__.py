@@ -13,7 +13,7 @@ from .digest_md5 import DigestMd5
 from .mechanism import ClientMechanism, Conversation, SaslError, SaslMechanism
 from .oauthbearer import Bearer, OAuthBearerClient
 from .plain import Plain
-from .scram import ScramClient, ScramServer, ScramVerifier, Shape, decoy, salted_password, verifier
+from .scram import ScramClient, ScramServer, ScramVerifier, decoy, salted_password, verifier
 
 __all__ = [
     "Bearer",
@@ -27,7 +27,6 @@ __all__ = [
     "ScramClient",
     "ScramServer",
     "ScramVerifier",
-    "Shape",
     "decoy",
     "salted_password",
     "verifier",

@@ -9,7 +9,6 @@ import binascii
 import hashlib
 import hmac
 import os
-import string
 from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
@@ -25,11 +24,8 @@ MESSAGE_BYTES_MAX: Final = 8192
 _NONCE_BYTES: Final = 24
 # "n,,": neither channel binding nor another identity.
 _HEADER: Final = b"n,,"
-# A salt of Kafka's tools is a random number as text. Source: Kafka's ScramFormatter, UserScramCredentialUpsertion.
-_KAFKA_DIGITS: Final = (string.digits + string.ascii_lowercase).encode()
-_KAFKA_SALT_BITS: Final = 130
-# Nearly all numbers of so many bits; a salt of random bytes does not look like one by chance.
-_KAFKA_SALT_BYTES: Final = range(22, 27)
+# Of an unknown user: as many as the tools of kactl make.
+_SALT_BYTES: Final = 16
 
 # Derives the salted password from salt and iterations.
 Derive = Callable[[bytes, int], bytes]
@@ -135,51 +131,20 @@ class ScramVerifier(NamedTuple):
         return f"ScramVerifier({self.iterations} iterations)"
 
 
-class Shape(NamedTuple):
-    """The part of a verifier that many users have in common, and that a challenge shows.
-
-    Attributes:
-        salt_bytes: length of a salt of random bytes; None for a salt of Kafka's tools.
-    """
-
-    iterations: int
-    salt_bytes: int | None
-
-    @classmethod
-    def of(cls, known: ScramVerifier) -> "Shape":
-        is_kafkas = len(known.salt) in _KAFKA_SALT_BYTES and not known.salt.translate(None, _KAFKA_DIGITS)
-        return cls(known.iterations, None if is_kafkas else len(known.salt))
-
-    def salt(self, random: bytes) -> bytes:
-        """Returns a salt that is made of 64 bytes."""
-        if self.salt_bytes is not None:
-            return random[: self.salt_bytes]
-        number, digits = int.from_bytes(random) >> (8 * len(random) - _KAFKA_SALT_BITS), bytearray()
-        while True:
-            number, digit = divmod(number, len(_KAFKA_DIGITS))
-            digits.append(_KAFKA_DIGITS[digit])
-            if not number:
-                return bytes(reversed(digits))
-
-
-# Of users that `kafka-configs` makes, unless another number of iterations is named.
-KAFKA_SHAPE: Final = Shape(ITERATIONS_MIN, None)
-
-
-def decoy(name: Name, username: str, *, pepper: bytes, shapes: Collection[Shape]) -> ScramVerifier:
+def decoy(name: Name, username: str, *, pepper: bytes, iterations: Collection[int]) -> ScramVerifier:
     """Returns what an unknown user is challenged with. It opens nothing.
 
     Args:
         pepper: secret of this process. The same name has the same decoy as long as this is the same.
-        shapes: of the verifiers of known users, one of which the decoy has; that of Kafka's tools if empty.
+        iterations: of the verifiers of known users, one of which the decoy has; those of Kafka's tools if empty.
     """
 
     def derived(*parts: object) -> bytes:
         return hmac.digest(pepper, "\0".join(map(str, (name, *parts, username))).encode(), "sha512")
 
-    # A further shape changes the decoys of the names that it is chosen for, and no others.
-    shape = max(shapes or (KAFKA_SHAPE,), key=lambda shape: derived(*shape))
-    return ScramVerifier(shape.salt(derived()), shape.iterations, hmac.digest(pepper, b"", HASHES[name]), b"")
+    # A further number changes the decoys of the names that it is chosen for, and no others.
+    chosen = max(iterations or (ITERATIONS_MIN,), key=derived)
+    return ScramVerifier(derived()[:_SALT_BYTES], chosen, hmac.digest(pepper, b"", HASHES[name]), b"")
 
 
 def verifier(name: Name, password: str, *, salt: bytes, iterations: int) -> ScramVerifier:
@@ -200,15 +165,17 @@ class ScramServer:
     Args:
         pepper: secret of this process. An unknown user is challenged with a decoy that depends on it and on the name,
             so that the names of users cannot be found out.
-        shapes: of the verifiers of known users; see `decoy`.
+        iterations: of the verifiers of known users; see `decoy`.
         nonce: printable ASCII without commas; by default from the operating system.
     """
 
-    def __init__(self, name: Name, *, pepper: bytes, shapes: Collection[Shape] = (), nonce: str | None = None) -> None:
+    def __init__(
+        self, name: Name, *, pepper: bytes, iterations: Collection[int] = (), nonce: str | None = None
+    ) -> None:
         self.name: Name = name
         self._hash = HASHES[name]
         self._pepper = pepper
-        self._shapes = shapes
+        self._iterations = iterations
         self._nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode() if nonce is None else nonce
         self._messages: list[bytes] = []
         self._verifier: ScramVerifier | None = None
@@ -242,7 +209,7 @@ class ScramServer:
             known: the user's verifier; None if there is no such user.
         """
         self._is_known = known is not None
-        shown = known or decoy(self.name, self.username, pepper=self._pepper, shapes=self._shapes)
+        shown = known or decoy(self.name, self.username, pepper=self._pepper, iterations=self._iterations)
         message = f"r={self._nonce},s={base64.b64encode(shown.salt).decode()},i={shown.iterations}".encode()
         self._verifier = shown
         self._messages.append(message)

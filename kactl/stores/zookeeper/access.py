@@ -14,8 +14,8 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 from kactl.model.errors import StoreError
 from kactl.runtime.logs import logger
 from kactl.security.access import Acl, Acls, Resource, ResourceType
-from kactl.security.sasl import ScramVerifier, Shape
-from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name
 from kactl.stores.formats import access as formats
 from kactl.stores.formats.json_text import Malformed
 
@@ -110,9 +110,9 @@ class AccessRecords:
                 raise StoreError(f"a user below {_USERS} could not be written: {failed!r}")
         raise StoreError(f"a user below {_USERS} could not be written: other clients change it; try again")
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
-        """Returns the shapes of the users' verifiers: that of Kafka's tools, since the users are not listed."""
-        return (KAFKA_SHAPE,)
+    def iterations(self, mechanism: Name) -> Collection[int]:
+        """Returns the iterations of the users' verifiers: those of Kafka's tools, since the users are not listed."""
+        return (ITERATIONS_MIN,)
 
     async def acl_version(self) -> tuple[int, ...]:
         """Returns a value that differs after the lists have changed.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.security.sasl import SaslError, ScramClient, ScramServer, Shape, decoy, verifier
-from kactl.security.sasl.scram import KAFKA_SHAPE, MESSAGE_BYTES_MAX, Name, ScramVerifier, salted_password
+from kactl.security.sasl import SaslError, ScramClient, ScramServer, decoy, verifier
+from kactl.security.sasl.scram import MESSAGE_BYTES_MAX, Name, ScramVerifier, salted_password
 from tests.support.marks import at_most
 
 PEPPER = b"pepper"
@@ -126,48 +126,27 @@ def test_unknown_user_is_challenged_like_a_known_one() -> None:
     assert other.challenge(None).partition(b",s=")[2] != challenges[0]
 
 
-def test_decoy_keeps_its_form_when_users_of_another_form_are_added() -> None:
+def test_decoy_stays_when_users_with_other_iterations_are_added() -> None:
     """A change of the users would otherwise tell which names are unknown."""
-    few, more = [KAFKA_SHAPE], [KAFKA_SHAPE, Shape(8192, 16)]
     names = [f"user{number}" for number in range(60)]
-    before, after = [[decoy(NAME, name, pepper=PEPPER, shapes=shapes) for name in names] for shapes in (few, more)]
+    before, after = [
+        [decoy(NAME, name, pepper=PEPPER, iterations=known) for name in names] for known in ([4096], [4096, 8192])
+    ]
 
     changed = [later for earlier, later in zip(before, after, strict=True) if earlier != later]
     assert 0 < len(changed) < len(names)
-    assert {Shape.of(later) for later in changed} == {Shape(8192, 16)}
-    assert {Shape.of(earlier) for earlier in before} == {KAFKA_SHAPE}
-
-
-@pytest.mark.parametrize("number", [0, 1, 35, 36, 0x2_0123_4567_89AB_CDEF_FEDC_BA98_7654_3210, (1 << 130) - 1])
-def test_salt_of_a_decoy_is_a_number_of_130_bits_as_kafka_writes_it(number: int) -> None:
-    rest = (1 << 382) - 1  # bits that are not used
-    salt = KAFKA_SHAPE.salt((number << 382 | rest).to_bytes(64))
-
-    assert int(salt, 36) == number
-    assert salt == salt.lower()
-    assert salt == b"0" or not salt.startswith(b"0")
-
-
-def test_other_salt_of_a_decoy_has_the_bytes_of_the_shape() -> None:
-    assert Shape(8192, 16).salt(bytes(range(64))) == bytes(range(16))
-
-
-@pytest.mark.parametrize(
-    ("salt", "salt_bytes"),
-    [(22 * b"z", None), (26 * b"0", None), (25 * b"Z", 25), (26 * b"-", 26), (21 * b"z", 21), (27 * b"z", 27)],
-)
-def test_salt_of_kafkas_tools_is_recognised_by_its_length_and_its_digits(salt: bytes, salt_bytes: int | None) -> None:
-    assert Shape.of(ScramVerifier(salt, 4096, b"", b"")) == Shape(4096, salt_bytes)
+    assert {later.iterations for later in changed} == {8192}
+    assert {earlier.iterations for earlier in before} == {4096}
 
 
 def test_listeners_with_the_same_secret_challenge_alike() -> None:
-    shapes = [Shape(8192, 16)]
-    assert decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes) == decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes)
-    assert decoy(NAME, "nobody", pepper=b"other", shapes=shapes) != decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes)
-    assert (
-        decoy("SCRAM-SHA-512", "nobody", pepper=PEPPER, shapes=shapes).salt
-        != decoy(NAME, "nobody", pepper=PEPPER, shapes=shapes).salt
-    )
+    def made(name: Name = NAME, pepper: bytes = PEPPER) -> ScramVerifier:
+        return decoy(name, "nobody", pepper=pepper, iterations=[8192])
+
+    assert made() == made()
+    assert made(pepper=b"other") != made()
+    assert made("SCRAM-SHA-512").salt != made().salt
+    assert len(made().salt) == 16
 
 
 def test_key_of_unknown_users_opens_nothing() -> None:

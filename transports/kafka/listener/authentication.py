@@ -18,7 +18,7 @@ import enum
 import functools
 import logging
 import os
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ import anyio.to_thread
 
 from kactl.model.errors import ErrorCode, KactlError
 from kactl.runtime.addresses import group_of
+from kactl.runtime.budget import RATES, Budget, Unit
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.security.access import (
@@ -38,7 +39,7 @@ from kactl.security.access import (
     stranger,
     subject_of,
 )
-from kactl.security.sasl import Bearer, SaslError, ScramServer, ScramVerifier, Shape, decoy, oauthbearer, verifier
+from kactl.security.sasl import Bearer, SaslError, ScramServer, ScramVerifier, decoy, oauthbearer, verifier
 from kactl.security.sasl.scram import HASHES
 from kactl.security.sasl.scram import Name as ScramName
 
@@ -70,12 +71,8 @@ VALIDATION_S: Final = 2.0
 CONFIRM_S: Final = 5.0
 # Password checks of PLAIN that run at a time; each takes some milliseconds of processor time.
 _PLAIN_CHECKS: Final = 4
-# Password checks a second of one address, and at once. Further ones wait; those that would wait longer than a login may
-# take fail unchecked.
-PLAIN_RATE: Final = 5.0
-PLAIN_BURST: Final = 10
-# Addresses that are remembered; the oldest is forgotten.
-_ADDRESSES_MAX: Final = 10_000
+# Password checks of one address. Further ones wait; those that would wait longer than a login may take fail unchecked.
+PLAIN_RATE: Final = RATES[Unit.PASSWORDS].per_s
 _PLAIN_PARTS: Final = 3
 
 
@@ -89,8 +86,8 @@ class Users(Protocol):
             KactlError: the users cannot be read.
         """
 
-    def shapes(self, mechanism: ScramName) -> Collection[Shape]:
-        """Returns the shapes of verifiers for a mechanism. Unknown users are challenged by one of them."""
+    def iterations(self, mechanism: ScramName) -> Collection[int]:
+        """Returns the numbers of iterations of verifiers. Unknown users are challenged by one of them."""
 
 
 class ValidateToken(Protocol):
@@ -114,27 +111,6 @@ class Known(NamedTuple):
     mechanism: ScramName
     username: str
     verifier: ScramVerifier
-
-
-class Pace:
-    """Turns of addresses for password checks: `PLAIN_BURST` at once, then `PLAIN_RATE` a second."""
-
-    def __init__(self) -> None:
-        # When the address has used up none of its turns, by the loop's clock; the latest use last.
-        self._rested_s: OrderedDict[str, float] = OrderedDict()
-
-    def wait_s(self, address: str, now_s: float) -> float | None:
-        """Take a turn. Returns the time until it; None if that is too long, and no turn was taken."""
-        group = group_of(address)
-        rested_s = max(self._rested_s.get(group, now_s), now_s)
-        wait_s = max(0.0, rested_s - now_s - (PLAIN_BURST - 1) / PLAIN_RATE)
-        if wait_s > LOGIN_TIMEOUT_S:
-            return None
-        self._rested_s[group] = rested_s + 1 / PLAIN_RATE
-        self._rested_s.move_to_end(group)
-        if len(self._rested_s) > _ADDRESSES_MAX:
-            self._rested_s.popitem(last=False)
-        return wait_s
 
 
 class Authentication:
@@ -176,7 +152,8 @@ class Authentication:
         self._rules = rules or PrincipalRules()
         self._pepper = new_pepper() if pepper is None else pepper
         self._plain_checks = anyio.CapacityLimiter(_PLAIN_CHECKS)
-        self._pace = Pace()
+        # Its own one: addresses that guess must not displace the accounts of principals.
+        self._budget = Budget(_now_s, time.thread_time)
 
     def login(
         self, host: str, certificate: bytes | None = None, *, holds: Callable[[], bool] = lambda: True
@@ -207,13 +184,13 @@ class Authentication:
         return name
 
     def scram(self, mechanism: ScramName) -> ScramServer:
-        return ScramServer(mechanism, pepper=self._pepper, shapes=self._shapes(mechanism))
+        return ScramServer(mechanism, pepper=self._pepper, iterations=self._iterations(mechanism))
 
     async def verifier(self, mechanism: ScramName, username: str) -> ScramVerifier | None:
         return None if self._users is None else await self._users.scram_verifier(mechanism, username)
 
-    def _shapes(self, mechanism: ScramName) -> Collection[Shape]:
-        return () if self._users is None else self._users.shapes(mechanism)
+    def _iterations(self, mechanism: ScramName) -> Collection[int]:
+        return () if self._users is None else self._users.iterations(mechanism)
 
     async def bearer(self, token: str) -> Bearer | None:
         """Returns the holder of a token; None if the host program does not know it, or does not decide."""
@@ -244,14 +221,15 @@ class Authentication:
             SaslError: too many checks of this address wait.
             KactlError: the users cannot be read.
         """
-        wait_s = self._pace.wait_s(address, _now_s())
-        if wait_s is None:
+        account = group_of(address)
+        if self._budget.overdraft_s(account, Unit.PASSWORDS) > LOGIN_TIMEOUT_S - 1 / PLAIN_RATE:
             raise SaslError("too many logins of this address")
-        await asyncio.sleep(wait_s)
+        self._budget.settle(account, Unit.PASSWORDS, 1)
+        await asyncio.sleep(self._budget.overdraft_s(account, Unit.PASSWORDS))
         for mechanism in HASHES:
             known = await self.verifier(mechanism, username)
             salt, iterations, *_ = known or decoy(
-                mechanism, username, pepper=self._pepper, shapes=self._shapes(mechanism)
+                mechanism, username, pepper=self._pepper, iterations=self._iterations(mechanism)
             )
             given = await anyio.to_thread.run_sync(
                 functools.partial(verifier, mechanism, password, salt=salt, iterations=iterations),

@@ -20,7 +20,7 @@ from kactl.runtime import reloading
 from kactl.runtime.logs import logger
 from kactl.runtime.private_files import read_private, write_private
 from kactl.runtime.threads import run_in_thread
-from kactl.security.sasl import ScramVerifier, Shape
+from kactl.security.sasl import ScramVerifier
 from kactl.security.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Name
 
 from .authentication import Users
@@ -147,7 +147,7 @@ class UserFile:
         self.reload_failed = False
         try:
             self._users = read_users(path)
-            self._shapes = _shapes(self._users)
+            self._iterations = _iterations(self._users)
         except FileNotFoundError:
             raise BadConfig(KEY, f"{path} does not exist: make it with `kactl kafka-user add`") from None
 
@@ -164,10 +164,10 @@ class UserFile:
                 pass  # users of the file can log in also while the store is lost
         return user.verifiers.get(mechanism)
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
+    def iterations(self, mechanism: Name) -> Collection[int]:
         """See `Users`."""
-        others: Collection[Shape] = () if self._others is None else self._others.shapes(mechanism)
-        return self._shapes[mechanism].union(others)
+        others = () if self._others is None else self._others.iterations(mechanism)
+        return {*self._iterations[mechanism], *others}
 
     async def run(self) -> None:
         """Read the file again when it changes, until cancelled."""
@@ -188,17 +188,13 @@ class UserFile:
             log.error("the users of the Kafka listeners cannot be read again, so the previous ones stay: %s", error)
         else:
             self.reload_failed = False
-            self._shapes = _shapes(self._users)
+            self._iterations = _iterations(self._users)
             log.info("%d users of the Kafka listeners have been read again", len(self._users))
 
 
-def _shapes(users: Mapping[str, User]) -> Mapping[Name, frozenset[Shape]]:
-    return {
-        mechanism: frozenset(
-            Shape.of(user.verifiers[mechanism]) for user in users.values() if mechanism in user.verifiers
-        )
-        for mechanism in HASHES
-    }
+def _iterations(users: Mapping[str, User]) -> Mapping[Name, frozenset[int]]:
+    verifiers = [user.verifiers for user in users.values()]
+    return {name: frozenset(own[name].iterations for own in verifiers if name in own) for name in HASHES}
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:

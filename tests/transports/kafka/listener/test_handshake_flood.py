@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kactl.model.errors import ErrorCode
-from kactl.transports.kafka.listener.authentication import PLAIN_BURST
+from kactl.runtime.budget import RATES, Unit
 from kactl.transports.kafka.listener.limits import Limits
 from tests.support.certificates import Authority
 from tests.support.hostile_minutes import SECONDS
@@ -20,6 +20,7 @@ from .attack.server import BROKERS, PASSWORDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+PLAIN_BURST = int(RATES[Unit.PASSWORDS].burst)
 RATE = 1000
 # Few enough attempts of each address that the limit of new connections lets most of them begin a handshake.
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 21)]

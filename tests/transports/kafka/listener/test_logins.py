@@ -21,8 +21,8 @@ from kactl.decide.messages.broker import AllocateProducerIds
 from kactl.model import Broker, Endpoint, ProducerIdBlock, TopicRef
 from kactl.model.errors import ErrorCode, StoreUnavailable
 from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
-from kactl.security.sasl import ScramClient, ScramVerifier, Shape, verifier
-from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramClient, ScramVerifier, verifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name
 from kactl.telemetry.attempts import Attempt
 from kactl.transports.kafka.listener import ListenerSecurity, authentication
 from kactl.transports.kafka.listener.api_keys import API_KEY_MAX
@@ -62,8 +62,8 @@ class UserTable:
             self._known[key] = verifier(mechanism, PASSWORDS[username], salt=username.encode(), iterations=4096)
         return self._known[key]
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
-        return (KAFKA_SHAPE,)
+    def iterations(self, mechanism: Name) -> Collection[int]:
+        return (ITERATIONS_MIN,)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kactl.model.errors import ErrorCode
-from kactl.transports.kafka.listener.authentication import PLAIN_BURST, PLAIN_RATE
+from kactl.runtime.budget import RATES, Unit
+from kactl.transports.kafka.listener.authentication import PLAIN_RATE
 from kactl.transports.kafka.listener.limits import Limits
 from tests.support.certificates import Authority
 
@@ -18,6 +19,7 @@ from .attack.server import BROKERS, PASSWORDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+PLAIN_BURST = int(RATES[Unit.PASSWORDS].burst)
 LOGINS = 1000
 # More than one address may have at a time.
 CONNECTIONS = 300

@@ -1,6 +1,7 @@
 """Passwords of PLAIN: checks beside the event loop, and their rate."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Collection
 from typing import Any
@@ -8,20 +9,20 @@ from typing import Any
 import pytest
 
 from kactl.model.errors import ErrorCode
-from kactl.security.sasl import ScramVerifier, Shape, verifier
-from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.runtime.budget import RATES, Rate, Unit
+from kactl.security.sasl import SaslError, ScramVerifier, verifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name
 from kactl.transports.kafka.listener import authentication
 from kactl.transports.kafka.listener.authentication import (
     LOGIN_TIMEOUT_S,
-    PLAIN_BURST,
     PLAIN_RATE,
     Authentication,
     Login,
-    Pace,
 )
 
 pytestmark = pytest.mark.anyio
 LOGINS = 1000
+PLAIN_BURST = int(RATES[Unit.PASSWORDS].burst)
 
 
 class Users:
@@ -33,8 +34,8 @@ class Users:
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self.known if (mechanism, username) == ("SCRAM-SHA-512", "alice") else None
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
-        return (KAFKA_SHAPE,)
+    def iterations(self, mechanism: Name) -> Collection[int]:
+        return (ITERATIONS_MIN,)
 
 
 def authenticating() -> Authentication:
@@ -83,31 +84,56 @@ async def test_flood_of_a_thousand_logins_is_checked_beside_the_loop(monkeypatch
     assert (most, elsewhere) == (4, True)
 
 
-def test_address_has_five_checks_a_second() -> None:
-    pace = Pace()
+class Waits:
+    """Waits of logins by a clock that stands still, in s."""
 
-    waits = [pace.wait_s("10.0.0.1", 100.0) for _ in range(PLAIN_BURST + 2)]
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        self.waits: list[float] = []
+        monkeypatch.setattr(authentication, "_now_s", lambda: self.now_s)
+        monkeypatch.setattr(authentication.asyncio, "sleep", self.sleep)  # type: ignore[attr-defined]
+        self.authentication = authenticating()
 
-    assert waits == pytest.approx([0.0] * PLAIN_BURST + [1 / PLAIN_RATE, 2 / PLAIN_RATE])
-    assert pace.wait_s("10.0.0.2", 100.0) == 0.0
-    assert pace.wait_s("10.0.0.1", 200.0) == 0.0
+    async def sleep(self, delay_s: float) -> None:
+        self.waits.append(delay_s)
+
+    async def check(self, address: str) -> float:
+        """Returns the wait of a check of a password. Raises SaslError."""
+        await self.authentication.matching("alice", "right", address)
+        return self.waits[-1]
 
 
-def test_check_that_would_wait_too_long_takes_no_turn() -> None:
-    pace = Pace()
-    while pace.wait_s("2001:db8::1", 0.0) is not None:
-        pass
+async def test_address_has_five_checks_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(monkeypatch)
+
+    own = [await waits.check("10.0.0.1") for _ in range(PLAIN_BURST + 2)]
+
+    assert own == pytest.approx([0.0] * PLAIN_BURST + [1 / PLAIN_RATE, 2 / PLAIN_RATE])
+    assert await waits.check("10.0.0.2") == 0.0
+    waits.now_s = 200.0
+    assert await waits.check("10.0.0.1") == 0.0
+
+
+async def test_check_that_would_wait_too_long_takes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(monkeypatch)
+    monkeypatch.setattr(authentication, "verifier", lambda *_, **__: None)
+    with contextlib.suppress(SaslError):
+        while True:
+            await waits.check("2001:db8::1")
 
     # One network of IPv6 counts as one address.
-    assert pace.wait_s("2001:db8::2", 0.0) is None
-    assert pace.wait_s("2001:db8::1", 1.0) == pytest.approx(LOGIN_TIMEOUT_S, abs=2 / PLAIN_RATE + 1)
-    assert pace.wait_s("2001:db8::1", 1000.0) == 0.0
+    with pytest.raises(SaslError, match="too many logins"):
+        await waits.check("2001:db8::2")
+    assert waits.waits[-1] == pytest.approx(LOGIN_TIMEOUT_S, abs=1 / PLAIN_RATE)
+    waits.now_s += 1.0
+    assert await waits.check("2001:db8::1") == pytest.approx(LOGIN_TIMEOUT_S, abs=2 / PLAIN_RATE + 1)
 
 
 async def test_login_beyond_the_rate_fails_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RATES, Unit.PASSWORDS, Rate(1e-9, 0))
     own = authenticating()
-    monkeypatch.setattr(own, "_pace", type("Busy", (), {"wait_s": lambda *_: None})())
     monkeypatch.setattr(authentication, "verifier", lambda *_, **__: pytest.fail("a password was checked"))
+    own._budget.settle("10.0.0.1", Unit.PASSWORDS, 1)
 
     assert (await log_in(own.login("10.0.0.1"), "alice", "right"))["error_code"] is ErrorCode.SASL_AUTHENTICATION_FAILED
 

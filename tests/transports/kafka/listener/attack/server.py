@@ -29,8 +29,8 @@ from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.runtime.budget import Rate, Unit
 from kactl.security.access import Acl, AclAuthorizer, Acls, BrokerPrincipals, Operation, topic
-from kactl.security.sasl import ScramVerifier, Shape, verifier
-from kactl.security.sasl.scram import KAFKA_SHAPE, Name
+from kactl.security.sasl import ScramVerifier, verifier
+from kactl.security.sasl.scram import ITERATIONS_MIN, Name
 from kactl.stores.memory import MemoryStore
 from kactl.transports.kafka.listener import (
     BoundListener,
@@ -166,8 +166,8 @@ class Users:
     async def scram_verifier(self, mechanism: Name, username: str) -> ScramVerifier | None:
         return self._known.get(username) if mechanism == "SCRAM-SHA-512" else None
 
-    def shapes(self, mechanism: Name) -> Collection[Shape]:
-        return (KAFKA_SHAPE,)
+    def iterations(self, mechanism: Name) -> Collection[int]:
+        return (ITERATIONS_MIN,)
 
 
 def _rss() -> int:
