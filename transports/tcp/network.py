@@ -10,7 +10,7 @@ only to verify the address that a participant advertises.
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Final
 
 import anyio
@@ -281,23 +281,13 @@ class TcpNetwork:
             BadConfig: the address cannot be listened on, one of the addresses has another form, or a file of TLS or the
                 secret cannot be used.
         """
-        self._check_process()
-        given = [Address.parse(text, "controllers") for text in controllers]
-        self._check_controllers(given)
-        self._renew_own_secret()
-        if self._listen is None:
-            async with self._linked(port, given) as link:
-                yield link
-        else:
-            async with self._listens(), self._linked(port, given) as link:
-                yield link
+        addresses = self._addresses_of(controllers)
+        async with nullcontext() if self._listen is None else self._listens(), self._linked(port, addresses) as link:
+            yield link
 
     async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
         """See `ParticipantNetwork`. One search for the active controller."""
-        self._check_process()
-        given = [Address.parse(text, "controllers") for text in controllers]
-        self._check_controllers(given)
-        self._renew_own_secret()
+        addresses = self._addresses_of(controllers)
 
         def hello() -> Hello:
             return handshake.hello(
@@ -308,9 +298,7 @@ class TcpNetwork:
                 broker=request.broker,
             )
 
-        search = ControllerSearch(
-            self._dialer, addresses=self._beside(given), hello=hello, rng=self._rng, clock=SystemClock()
-        )
+        search = ControllerSearch(self._dialer, addresses=addresses, hello=hello, rng=self._rng, clock=SystemClock())
         found = await search.find()
         if found is None:
             refusal = None if search.refusal is None else type(search.refusal)
@@ -326,11 +314,8 @@ class TcpNetwork:
             BadRequest: no addresses of controllers are known.
             BadConfig: one of the addresses has another form, or a file of TLS or the secret cannot be used.
         """
-        self._check_process()
-        given = [Address.parse(text, "controllers") for text in controllers]
-        self._check_controllers(given)
-        self._renew_own_secret()
-        link = TcpSpectatorLink(cluster=self.cluster, dialer=self._dialer, addresses=self._beside(given), rng=self._rng)
+        addresses = self._addresses_of(controllers)
+        link = TcpSpectatorLink(cluster=self.cluster, dialer=self._dialer, addresses=addresses, rng=self._rng)
         link.open()
         try:
             yield link
@@ -344,7 +329,15 @@ class TcpNetwork:
             self._home = forks.home()
         self._home.check("the network")
 
-    def _check_controllers(self, given: Sequence[Address] = ()) -> None:
+    def _addresses_of(self, controllers: Sequence[str]) -> Callable[[], Sequence[Address]]:
+        """Returns a function for the addresses of controllers: those given, and those that this network knows."""
+        self._check_process()
+        given = [Address.parse(text, "controllers") for text in controllers]
+        self._check_controllers(given)
+        self._renew_own_secret()
+        return lambda: list(dict.fromkeys([*given, *self._controller_addresses()]))
+
+    def _check_controllers(self, given: Sequence[Address]) -> None:
         if not (given or self._controllers or self._instances or self._listen):
             raise BadRequest("controllers", "the network knows no controller: give the addresses of all of them")
         for address in (*given, *self._controllers):
@@ -354,12 +347,14 @@ class TcpNetwork:
             self._tls.client_context()  # an invalid file is reported now
 
     @asynccontextmanager
-    async def _linked(self, port: ParticipantPort, given: Sequence[Address]) -> AsyncIterator[ControlLink]:
+    async def _linked(
+        self, port: ParticipantPort, addresses: Callable[[], Sequence[Address]]
+    ) -> AsyncIterator[ControlLink]:
         link = TcpControlLink(
             port,
             cluster=self.cluster,
             dialer=self._dialer,
-            addresses=self._beside(given),
+            addresses=addresses,
             peer=self._peer_endpoint(),
             rng=self._rng,
             served=self._served,
@@ -373,10 +368,6 @@ class TcpNetwork:
                 del self._ports[str(port.broker)]
             with anyio.CancelScope(shield=True):
                 await link.aclose()
-
-    def _beside(self, given: Sequence[Address]) -> Callable[[], Sequence[Address]]:
-        """Returns a function for the addresses of controllers: those given, and those that this network knows."""
-        return lambda: list(dict.fromkeys([*given, *self._controller_addresses()]))
 
     def _controller_addresses(self) -> Sequence[Address]:
         if self._controllers or self._listener is None:
