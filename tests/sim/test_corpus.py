@@ -1,27 +1,16 @@
-"""Every script of the corpus passes, and fails as recorded with the mutant that brings its bug back."""
+"""Every script of the corpus passes; `test_smoke` has the mutants that bring its bugs back."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
 
-from tests.sim.engine import corpus, mutants
+from tests.sim.engine import corpus
 from tests.sim.engine.judging import judge
 from tests.sim.engine.reports import Origin, report
-from tests.support import tree
 
 FOLDER: Final = Path(__file__).with_name("corpus")
-MUTANTS: Final = Path(__file__).with_name("mutants.toml")
 PATHS: Final = sorted(FOLDER.glob("*.json"))
-# A livelock takes 100,000 steps to fail: `make truth`.
-ENTRIES: Final = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.long] * path.match("LIV-09-*.json")) for path in PATHS
-]
-
-
 # Scenarios over memory of which one is a fast test. All scripts of old bugs are fast tests.
 SCENARIOS_PER_FAST_ONE: Final = 3
 IN_MEMORY: Final = [path for path in PATHS if path.match("SCN-*-memory.json")]
@@ -59,25 +48,3 @@ def test_script_passes(path: Path) -> None:
     judged = judge(script)
 
     assert judged.passed, "\n".join(report(script, judged, Origin(None, "", f"python -m tests.sim replay {path}")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ENTRIES)
-def test_script_fails_with_its_mutant(path: Path) -> None:
-    """An old bug stays findable: otherwise the script or a checker has gone soft."""
-    entry = corpus.load(path)
-    if not entry.mutant:
-        return  # a scenario
-
-    arguments = [mutants.__file__, str(MUTANTS), entry.mutant, "tests.sim.engine.judging", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-c", mutants.BOOTSTRAP, *arguments],
-        cwd=tree.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    found = msgspec.json.decode(done.stdout)["signature"]
-    assert found == entry.signature, f"its moment may have moved: python -m tests.sim.retime {path.stem}"

@@ -1,6 +1,7 @@
 """Scripts that find one mutant each: if one no longer does, a checker or the simulator has gone soft.
 
-`tests.sim.mutant_search` makes them. Each change runs four of them, in rotation; all of them run among the long tests.
+`tests.sim.mutant_search` makes those of `smoke`; those of `corpus` are old bugs, which their mutants bring back. Each
+change runs eight of them, in rotation; all of them run among the long tests.
 """
 
 import subprocess
@@ -11,19 +12,23 @@ from typing import Final
 import msgspec
 import pytest
 
-from tests.sim.engine import mutants, script
+from tests.sim.engine import corpus, mutants, script
 from tests.sim.engine.judging import judge
 from tests.support import tree
 
-MUTANTS: Final = Path(__file__).with_name("mutants.toml")
-SCRIPTS: Final = sorted(Path(__file__).with_name("smoke").glob("*.json"))
+FOLDER: Final = Path(__file__).parent
+MUTANTS: Final = FOLDER / "mutants.toml"
+SMOKE: Final = sorted(FOLDER.glob("smoke/*.json"))
+CORPUS: Final = [path for path in sorted(FOLDER.glob("corpus/*.json")) if corpus.load(path).mutant]
+# A livelock takes 100,000 steps to fail.
+SCRIPTS: Final = [*SMOKE, *(path for path in CORPUS if not path.match("LIV-09-*.json"))]
 
 
-EACH_CHANGE: Final = 4
+EACH_CHANGE: Final = 8
 
 
 def of_this_change() -> list[Path]:
-    """Returns the scripts that this commit runs: the next ones in a list in which each comes once in ten commits."""
+    """Returns the scripts that this commit runs: the next ones in a list in which each comes once in 15 commits."""
     command = ["git", "rev-list", "--count", "HEAD"]
     done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, check=False)
     return rotated(SCRIPTS, int(done.stdout or 0))
@@ -48,19 +53,23 @@ def test_scripts_of_this_change_find_their_mutants(index: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*SMOKE, *CORPUS], ids=lambda path: path.stem)
 def test_script_finds_its_mutant(path: Path) -> None:
     find(path)
 
 
 def find(path: Path) -> None:
-    found = script.load(path)
+    number, expected = path.stem, ""
+    if path in CORPUS:
+        entry = corpus.load(path)
+        number, expected = entry.mutant, entry.signature
+    else:
+        expected = script.load(path).expect
+        assert expected.split(" ")[0] in mutants.load(MUTANTS)[number].must_break
 
+    arguments = [mutants.__file__, str(MUTANTS), number, "tests.sim.engine.judging", str(path)]
     done = subprocess.run(
-        [
-            *[sys.executable, "-c", mutants.BOOTSTRAP, mutants.__file__],
-            *[str(MUTANTS), path.stem, "tests.sim.engine.judging", str(path)],
-        ],
+        [sys.executable, "-c", mutants.BOOTSTRAP, *arguments],
         cwd=tree.ROOT,
         capture_output=True,
         text=True,
@@ -69,12 +78,11 @@ def find(path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     signature = msgspec.json.decode(done.stdout)["signature"]
-    assert signature == found.expect, f"its moment may have moved: python -m tests.sim.retime {path.stem}"
-    assert signature.split(" ")[0] in mutants.load(MUTANTS)[path.stem].must_break
+    assert signature == expected, f"its moment may have moved: python -m tests.sim.retime {path.stem}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SMOKE, ids=lambda path: path.stem)
 def test_script_passes_without_its_mutant(path: Path) -> None:
     judged = judge(script.load(path))
 
@@ -82,5 +90,5 @@ def test_script_passes_without_its_mutant(path: Path) -> None:
 
 
 def test_scripts_are_short() -> None:
-    for path in SCRIPTS:
+    for path in SMOKE:
         assert len(script.load(path).actions) <= 25, path.name
