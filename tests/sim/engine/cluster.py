@@ -25,6 +25,7 @@ from kactl.testing.transport import SimulatedTransport
 from tests.sim.engine.script import LatencySpec, WorldSpec
 
 from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
+from .brokers.handlers import HandlerFailure
 from .brokers.leases import LeaseClocks
 from .brokers.process import Surroundings
 from .checkers.observe import Observer
@@ -197,10 +198,17 @@ class SimulatedCluster:
         self.creations: Counter[str] = Counter()
         self.reassigned: set[str] = set()
         self.growing: set[str] = set()
+        self.poisoned: dict[TopicPartition, HandlerFailure] = {}
         self.growing_by_request: Counter[str] = Counter()
         kind, racks = KINDS[spec.brokers.kind], spec.brokers.racks
         around = Surroundings(
-            self.network, history, self.now_ms, self._older_replicas, self.removed_by_hand, LeaseClocks()
+            self.network,
+            history,
+            self.now_ms,
+            self._older_replicas,
+            self.removed_by_hand,
+            LeaseClocks(),
+            self.poisoned,
         )
 
         ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
@@ -320,6 +328,7 @@ class SimulatedCluster:
             channel.loss = channel.duplication = 0.0
         self.network.lose(0.0)
         self.fleet.end_twins()
+        self.poisoned.clear()
         for member in self.members():
             self.world.heal(member.name)
             if member in down:

@@ -15,7 +15,7 @@ from tests.sim.engine.brokers.process import RETRY_MS
 from tests.sim.engine.cluster import SimulatedCluster
 from tests.sim.engine.selectors import Skipped
 
-from .tasks import ask, begin, in_store
+from .tasks import ask, begin, during, in_store
 
 Args = Mapping[str, Any]
 
@@ -102,6 +102,17 @@ def fail_handler(cluster: SimulatedCluster, args: Args) -> None:
         raise Skipped(f"{broker.name} has no handlers")
 
 
+def poison(cluster: SimulatedCluster, args: Args) -> None:
+    """`topic`, `partition`: all calls of a `phase` of its handlers fail as `what` says, for a time `for_ms`."""
+    name, failure = TopicPartition(args["topic"], args["partition"]), HandlerFailure(args["phase"], args["what"], 0.0)
+    cluster.poisoned[name] = failure
+
+    def end() -> None:
+        cluster.poisoned.pop(name, None)
+
+    during(cluster, "poison", str(name), args["for_ms"], end)
+
+
 def reset_replica(cluster: SimulatedCluster, args: Args) -> None:
     """`replica`: a number among those whose handlers have failed; `to`."""
     failed = sorted((name, broker.id) for broker in cluster.fleet.running() for name in broker.failed_handlers())
@@ -150,5 +161,5 @@ def nonsense(cluster: SimulatedCluster, args: Args) -> None:
 VERBS: Final = {
     "leave": leave, "fail directory": fail_directory, "undeletable": undeletable, "producer ids": producer_ids,
     "nonsense": nonsense, "fail calls": fail_calls, "fail handler": fail_handler,
-    "reset replica": reset_replica,
+    "poison": poison, "reset replica": reset_replica,
 }  # fmt: skip

@@ -5,8 +5,9 @@ ignore that they were cancelled.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -46,6 +47,9 @@ class HandlerFailure(NamedTuple):
 class HandlerApplication:
     """Handlers of one process.
 
+    Args:
+        poisoned: partitions whose handlers fail at every participant.
+
     Attributes:
         roles: leader and leader epoch of each replica that is served.
         failures: of the next calls.
@@ -56,7 +60,13 @@ class HandlerApplication:
         hanging: partitions of which a call ignores its cancellation.
     """
 
-    def __init__(self, broker: int, history: History, rng: random.Random) -> None:
+    def __init__(
+        self,
+        broker: int,
+        history: History,
+        rng: random.Random,
+        poisoned: Mapping[TopicPartition, HandlerFailure] = MappingProxyType({}),
+    ) -> None:
         self.broker = broker
         self.roles: dict[TopicPartition, tuple[int, int]] = {}
         self.failures: list[HandlerFailure] = []
@@ -67,6 +77,7 @@ class HandlerApplication:
         self.leading: dict[TopicPartition, int] = {}
         self.hanging: set[TopicPartition] = set()
         self.rng = rng
+        self._poisoned = poisoned
         self._history = history
         self._number = 0
 
@@ -94,8 +105,15 @@ class HandlerApplication:
                     del self.leading[name]
                 self._history.record("phase.end", **same)
 
-    def failure(self, phase: str) -> HandlerFailure | None:
-        """Take the next failure of a phase."""
+    def poison(self, name: TopicPartition, phase: str) -> HandlerFailure | None:
+        """Returns how a phase fails at every participant."""
+        poison = self._poisoned.get(name)
+        return poison if poison is not None and poison.phase == phase else None
+
+    def failure(self, name: TopicPartition, phase: str) -> HandlerFailure | None:
+        """Returns the failure of a call; the next one of the phase is taken."""
+        if (poison := self.poison(name, phase)) is not None:
+            return poison
         for position, failure in enumerate(self.failures):
             if failure.phase == phase:
                 return self.failures.pop(position)
@@ -103,7 +121,7 @@ class HandlerApplication:
 
     async def call(self, name: TopicPartition, phase: str) -> None:
         """Take some time, and fail if this call is to fail."""
-        failure = self.failure(phase)
+        failure = self.failure(name, phase)
         await self._sleep(self.rng.uniform(0, CALL_MS))
         if failure is not None:
             await self.fail(name, failure)
@@ -152,7 +170,7 @@ class SimulatedHandler(PartitionHandler):
             application.roles[self.partition] = (application.broker, leader.leader_epoch)
             application.on_lead(self.partition, token.leader_epoch, leader.leader_epoch)
             try:
-                failure = application.failure("lead")
+                failure = application.failure(self.partition, "lead")
                 while True:
                     leader.check()
                     application.on_check(leader)
@@ -160,7 +178,7 @@ class SimulatedHandler(PartitionHandler):
                         await leader.resign("the run wants it")
                     elif failure is not None:
                         await application.fail(self.partition, failure)
-                    failure = None
+                    failure = application.poison(self.partition, "lead")
                     await application._sleep(application.rng.uniform(0, CHECK_MS))
             except Exception:
                 # It does not serve any more, until it is started again. A cancellation has an order that follows.

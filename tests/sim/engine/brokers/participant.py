@@ -84,7 +84,8 @@ class ParticipantBroker(SimulatedBroker):
 
     def _new_application(self) -> Application | HandlerApplication:
         if self._settings.handlers:
-            return HandlerApplication(self.id, self._around.history, self._loop.streams[f"handlers:{self.name}"])
+            rng = self._loop.streams[f"handlers:{self.name}"]
+            return HandlerApplication(self.id, self._around.history, rng, self._around.poisoned)
         return Application(self.id)
 
     async def _run(self, node: Node) -> None:

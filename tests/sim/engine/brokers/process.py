@@ -14,6 +14,7 @@ from kactl.testing.history import History
 from kactl.testing.network import Network, Unreachable
 from kactl.testing.transport import ControlMessage, host_of
 
+from .handlers import HandlerFailure
 from .isr_changes import IsrChanges
 from .leases import LeaseClocks
 from .receiver import Receiver
@@ -58,6 +59,7 @@ class Surroundings(NamedTuple):
             with the ids of their topics.
         removed_by_hand: ids, by name, of topics that were removed from the store by hand.
         leases: of all participants.
+        poisoned: partitions whose handlers fail at every participant, with the failure of each.
     """
 
     network: Network
@@ -66,6 +68,7 @@ class Surroundings(NamedTuple):
     older: Callable[[int], Mapping[TopicPartition, bytes]]
     removed_by_hand: Mapping[str, Collection[bytes]]
     leases: LeaseClocks
+    poisoned: Mapping[TopicPartition, HandlerFailure]
 
 
 class BrokerProcess:

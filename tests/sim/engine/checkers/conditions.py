@@ -357,8 +357,11 @@ class ConditionsNow:
                 # As in Kafka: only partitions with leadership are kept when a tool adds others meanwhile, and one that
                 # the tool adds again is not new.
                 continue
-            if name.topic in self._owned and view is not None and _alike(view.assignment, self._assignments.get(name)):
-                continue
+            if name.topic in self._owned and view is not None:
+                stored = self._assignments.get(name)
+                # A member that left before the deletion has to delete what it has. Nothing is placed any more.
+                if _alike(view.assignment, stored) or (self._deleted(name) and _has_more(view.assignment, stored)):
+                    continue
             if known.get(name) != self._assignments.get(name):
                 yield f"{name}: {known.get(name)} in memory, {self._assignments.get(name)} stored"
         for name, held in self._leaderships.items():
@@ -432,6 +435,10 @@ def _alike(known: Assignment, stored: Assignment | None) -> bool:
     """Whether an owner and its standbys are those that are stored. The order of standbys means nothing."""
     replicas = () if stored is None else stored.replicas
     return known.replicas[:1] == replicas[:1] and {*known.replicas} == {*replicas}
+
+
+def _has_more(known: Assignment, stored: Assignment | None) -> bool:
+    return stored is not None and {*known.replicas} > {*stored.replicas}
 
 
 def _is_of_another_topic(replica: ReplicaView, held: Leadership) -> bool:

@@ -5,7 +5,7 @@ participant or its lease. Nothing that happens to another shard ends it; so no p
 a leadership that it has not been ordered to end.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from kactl.testing.history import Event
 from kactl.testing.violations import Checker, Violation
@@ -15,8 +15,6 @@ from .stored import Stored, is_failure, is_ownership, leadership_writes
 
 # A shard at a broker.
 _Replica = tuple[int, Shard]
-# Within this time a participant reports why a leadership has ended.
-_REPORTED_MS: Final = 1_000.0
 
 
 class Interruptions(Checker):
@@ -38,12 +36,10 @@ class Interruptions(Checker):
         self._waiting: dict[int, set[int]] = {}  # requests without an answer, of each channel
         self._returned: set[_Replica] = set()  # calls of `lead` have ended by themselves
         self._failed_ms: dict[_Replica, float] = {}
-        self._unexplained: dict[_Replica, Violation] = {}  # ends of leaderships, until a failure is reported
+        # Begins and ends of leaderships without a reason. The participant may report one until the next begin.
+        self._unexplained: dict[_Replica, tuple[Event, Event]] = {}
 
     def check(self, event: Event) -> Violation | None:
-        for violation in self._unexplained.values():
-            if violation.event is not None and event.time_ms - violation.event.time_ms > _REPORTED_MS:
-                return violation
         match event.kind:
             case "store.commit" if event.fields["outcome"] == "ok":
                 self._committed(event)
@@ -54,11 +50,14 @@ class Interruptions(Checker):
             case "lease.lapse" | "node.crash":
                 self._forget(event.node)
             case "lease.begin" | "lease.keep" | "lease.end" | "phase.end" | "role.apply" | "handler.report":
-                self._heard(event, (event.fields["broker"], shard_of(event.fields)))
+                return self._heard(event, (event.fields["broker"], shard_of(event.fields)))
         return None
 
     def at_end(self) -> Violation | None:
-        return next(iter(self._unexplained.values()), None)
+        for replica, (began, ended) in self._unexplained.items():
+            if not self._is_explained(ended, replica, began):
+                return _interrupted(ended, began)
+        return None
 
     def _committed(self, event: Event) -> None:
         for topic, partition, _, _, value in leadership_writes(event):
@@ -91,22 +90,24 @@ class Interruptions(Checker):
             for replica in [replica for replica in known if node == f"broker {replica[0]}"]:
                 del known[replica]
 
-    def _heard(self, event: Event, replica: _Replica) -> None:
+    def _heard(self, event: Event, replica: _Replica) -> Violation | None:
         """A participant has recorded something of a replica."""
         match event.kind:
             case "lease.begin" | "lease.keep" if is_ownership(event.fields["topic_id"]):
                 self._acting[replica] = event
+                before = self._unexplained.pop(replica, None)
+                if before is not None and not self._is_explained(before[1], replica, before[0]):
+                    return _interrupted(event, before[1])
                 self._returned.discard(replica)
             case "lease.end" if (began := self._acting.pop(replica, None)) is not None:
                 if not self._is_explained(event, replica, began):
-                    topic, partition = replica[1]
-                    text = f"{event.node} ends its leadership of {topic}-{partition}, which it owns and can serve"
-                    self._unexplained[replica] = Violation("INV-71", text, event=event, contradicts=began)
-            case "phase.end" if event.fields["phase"] == "lead":
+                    self._unexplained[replica] = began, event
+            case "phase.end" if event.fields["phase"] == "lead" and replica in self._acting:
                 self._returned.add(replica)
             case "role.apply" | "handler.report" if is_failure(event):
                 self._failed_ms[replica] = event.time_ms
                 self._unexplained.pop(replica, None)
+        return None
 
     def _is_explained(self, event: Event, replica: _Replica, began: Event) -> bool:
         """Whether a leadership ends for its own shard, or with its participant or its lease."""
@@ -144,3 +145,9 @@ class Interruptions(Checker):
         (_, (topic, partition)), began = next(iter(away.items()))
         text = f"broker {broker} is evicted for {topic}-{partition}, which it has no order to end"
         return Violation("INV-71", text, event=event, contradicts=began)
+
+
+def _interrupted(event: Event, before: Event) -> Violation:
+    name = f"{event.fields['topic']}-{event.fields['partition']}"
+    text = f"{event.node} interrupts its leadership of {name}, which it owns and can serve"
+    return Violation("INV-71", text, event=event, contradicts=before)

@@ -17,6 +17,9 @@ Shard = tuple[str, int]
 # A handler that has failed or resigned may be passed over for this long: the longest pause before it is tried again,
 # twice, since the controller may learn of the end of the pause late.
 FAILED_MS: Final = 120_000.0
+# A shard that fails goes from owner to owner, and no other shard moves because of it. It counts for the shares again
+# after 30 s without a failure, or after the pause of its handler, which lasts up to 60 s.
+HEALED_MS: Final = (25_000.0, 100_000.0)
 
 
 class Owners(Checker):
@@ -67,18 +70,29 @@ class Owners(Checker):
             shard, before = (topic, int(partition)), owners.get((topic, int(partition)), NO_LEADER)
             owner = NO_LEADER if value is None else value["leader"]
             if before not in (NO_LEADER, owner) and value is not None and self._may_serve(event, shard, before):
-                # A shard that has failed a short time ago counts wherever it makes the shares even.
-                settled = {each: held for each, held in owners.items() if each not in self._failed_at(event.time_ms)}
-                text = _uneven(owners, topic, before, owner)
-                if text and _uneven(settled, topic, before, owner):
+                text = self._uneven(owners, shard, owner, event.time_ms)
+                if text:
                     name = f"{topic}-{partition}"
                     text = f"{name} is taken from owner {before}, which acts and can serve: {text}"
                     return Violation("INV-69", text, event=event, contradicts=self._acting[shard])
             owners[shard] = owner
         return None
 
-    def _failed_at(self, now_ms: float) -> set[Shard]:
-        return {shard for (shard, _), failed_ms in self._failed_ms.items() if now_ms - failed_ms < FAILED_MS}
+    def _uneven(self, owners: dict[Shard, int], shard: Shard, after: int, now_ms: float) -> str:
+        """Returns why the move of a shard does not make the shares more even; empty if it does.
+
+        Shards that fail do not count. Whether others do that have failed a short time ago cannot be known.
+        """
+        last_ms = dict.fromkeys(owners, -HEALED_MS[1])
+        for (each, _), failed_ms in self._failed_ms.items():
+            if each in last_ms:
+                last_ms[each] = max(last_ms[each], failed_ms - now_ms)
+        text = ""
+        for limit_ms in HEALED_MS:
+            counted = {each: owner for each, owner in owners.items() if each == shard or last_ms[each] <= -limit_ms}
+            if not (text := _uneven(counted, shard[0], owners[shard], after)):
+                break
+        return text
 
     def _owners(self) -> dict[Shard, int]:
         """Returns the owner of each shard."""

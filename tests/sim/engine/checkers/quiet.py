@@ -114,6 +114,8 @@ class Quiet:
         self.even_ms = self.settle_ms + _EVEN_DELAYS * own.participant_balance_ms + _EVEN_MS
         self._waits_for_shutdowns = own.shutdown_limit_ms <= self.settle_ms
         self._balance_percentage = own.balance_percentage if own.auto_balance else 100
+        # Otherwise a participant that comes later owns nothing until another one leaves.
+        self._evens = own.auto_balance and own.participant_balance_ms > 0
         self._limits = Limits()
 
     def unmet(self) -> list[Unmet]:
@@ -136,7 +138,7 @@ class Quiet:
             ("LIV-04", self.settle_ms, view.dead_members),
             ("LIV-04", self.shutdown_ms, lambda: left.shutdowns(wait=self._waits_for_shutdowns)),
             (_PREFERRED, self.balance_ms, lambda: view.led_elsewhere(self._balance_percentage)),
-            ("LIV-11", self.even_ms, shares.uneven),
+            ("LIV-11", self.even_ms, shares.uneven if self._evens else lambda: iter(())),
             ("LIV-11", self.even_ms, shares.without_standbys),
             ("LIV-08", self.settle_ms, view.retries),
             ("LIV-08", self.settle_ms, left.retries),

@@ -27,7 +27,9 @@ def ownership(rng: random.Random, world: WorldSpec, duration_ms: float) -> list[
     """Returns the topics of a run, and each kind of change in half of the runs, with a rate of its own."""
     draw = _Patterns(rng, world)
     actions = [draw.topic(name, rng.uniform(0, 3_000)) for name in TOPICS[: rng.randint(1, 2)]]
-    kinds: list[Callable[[float], list[Action]]] = [draw.joins, draw.deploy, draw.again, draw.halves, draw.grows]
+    kinds: list[Callable[[float], list[Action]]] = [
+        draw.joins, draw.deploy, draw.again, draw.halves, draw.grows, draw.poison,
+    ]  # fmt: skip
     for kind in kinds:
         interval_ms = max(_INTERVAL_MS_MIN, duration_ms / rng.choice(_COUNTS))
         if rng.random() < 0.5:
@@ -92,6 +94,18 @@ class _Patterns(Schedules):
     def grows(self, at_ms: float) -> list[Action]:
         """A topic gets another shard."""
         return [Action("grow", at_ms=at_ms, args={"topic": self.rng.choice(TOPICS[:2]), "to": _ACTIVE})]
+
+    def poison(self, at_ms: float) -> list[Action]:
+        """A shard fails at every participant, which calls it again, until another one gets it."""
+        rng = self.rng
+        args = {
+            "topic": rng.choice(TOPICS[:2]),
+            "partition": rng.randrange(3),
+            "phase": rng.choice(("lead", "lead", "prepare")),
+            "what": rng.choice(("raise", "raise", "not ready")),
+            "for_ms": rng.uniform(1_000, 40_000),
+        }
+        return [Action("poison", at_ms=at_ms, args=args)]
 
     def halves(self, at_ms: float) -> list[Action]:
         """Some participants lose their ways to the controllers for a while, and perhaps to the others."""

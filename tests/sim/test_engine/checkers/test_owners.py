@@ -112,6 +112,16 @@ def test_failure_of_long_ago_does_not_count() -> None:
     assert one.found == ["INV-69"]
 
 
+@pytest.mark.parametrize(("ago_ms", "expected"), [(20_000, ["INV-69"]), (30_000, []), (110_000, [])])
+def test_shard_that_fails_moves_no_other_one(ago_ms: float, expected: list[str]) -> None:
+    one = story(1, 1, 1, 2)
+    one.record("handler.report", "broker 1", broker=1, topic="jobs", partition=0, status="RETRYING")
+    one.now_ms += ago_ms
+    own(one, 1, 2, 1, 2, epoch=1)
+
+    assert one.found == expected
+
+
 def stop(one: Story, broker: int, epoch: int, *, topic_id: str = OWN) -> None:
     one.record(
         "role.stop", f"broker {broker}", message=1, broker=broker, broker_epoch=7, topic="jobs", topic_id=topic_id,

@@ -605,3 +605,34 @@ def test_deletion_waits_for_a_reassignment_to_a_drained_broker() -> None:
     delete = Action("delete", at_ms=10_000, args={"topic": "t2", "to": "active controller"})
 
     assert signature(create, drain, move, delete).startswith("pass")
+
+
+def test_member_that_left_an_ownership_topic_before_its_deletion_is_no_difference() -> None:
+    """Another member stays down, so that the deletion does not end."""
+    brokers = BrokersSpec(kind="participant", count=3, level="3.9", sessions="controller", links=True, handlers=True)
+    create = Action("create", at_ms=500, args={"topic": "o1", "partitions": 2, "standby": 2, "to": "active controller"})
+    actions = [
+        create,
+        Action("kill", at_ms=5_000, args={"node": "broker 2"}),
+        Action("delete", at_ms=6_000, args={"topic": "o1", "to": "active controller"}),
+        Action("stop", at_ms=8_000, args={"node": "broker 3", "restart_after_ms": 17_000.0}),
+        Action("kill", at_ms=9_500, args={"node": "active controller", "restart_after_ms": 20_000.0}),
+    ]
+    world = WorldSpec(brokers=brokers, controllers=1, settings={"participant_balance_ms": 500})
+    liveness = LivenessSpec(["broker 2"])
+
+    outcome = run_script(Script(world=world, duration_ms=24_000, actions=actions, liveness=liveness))
+
+    assert outcome.passed, outcome.error
+
+
+def test_shares_are_not_compared_where_they_are_not_evened_out() -> None:
+    brokers = BrokersSpec(kind="participant", count=3, level="3.9", sessions="controller", links=True, handlers=True)
+    create = Action("create", at_ms=1, args={"topic": "o1", "partitions": 4, "to": "active controller"})
+    late = Action("cut", at_ms=1, args={"node": "broker 3", "for_ms": 50.0})
+    world = WorldSpec(brokers=brokers, controllers=1, settings={"participant_balance_ms": 0})
+    at_once = LatencySpec(store_ms=(0.0, 0.0), network_ms=(0.0, 0.0))
+
+    outcome = run_script(Script(world=world, latency=at_once, duration_ms=1_000, actions=[create, late]))
+
+    assert outcome.passed, outcome.error
