@@ -288,7 +288,9 @@ def even(topics: Sequence[Shards], *, limit: int) -> list[Handover]:
             if shard.fails and topic.weights:
                 excess = layout.shares[number].excess
                 order = sorted(topic.weights, key=lambda member: layout.preference(number, member, excess(member)))
-                stays = shard.owner in topic.weights and excess(shard.owner) - excess(order[0]) < _EPSILON
+                stays = shard.owner in topic.weights and all(
+                    spare(shard.owner) - spare(order[0]) < _EPSILON for spare in (excess, layout.excess.__getitem__)
+                )
                 layout.move(number, position, shard.owner if stays else order[0])
     moved: dict[tuple[int, int], None] = {}
     for of_all in (False, True):

@@ -148,6 +148,13 @@ def test_no_shard_moves_because_of_one_that_fails(failing: int) -> None:
     assert even([Shards({1: 1, 2: 1, 3: 1}, 0, (*steady, Shard(failing, fails=True)))], limit=5) == []
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+def test_no_shard_of_another_topic_moves_because_of_one_that_fails(failing: int) -> None:
+    alone, steady = (Shards({1: 1, 2: 1}, 0, (shard,)) for shard in (Shard(failing, fails=True), Shard(1)))
+
+    assert even([alone, steady], limit=5) == even([steady, alone], limit=5) == []
+
+
 def test_shares_are_evened_out_beside_shards_that_fail() -> None:
     steady = [Shard(member) for member in (1, 1, 1, 1, 2, 2, 2, 2)]
 
