@@ -35,8 +35,11 @@ def severity(facts: Facts) -> tuple[Severity, str]:
     leader for a minute, or records that were not committed may be lost. minor: shorter outages. none: no outage.
     """
     forced, lost, longest = facts.forced, facts.lost, facts.forced.duration.max or 0
+    gaps = unread(facts.sources)
     if lost.committed:
         return "critical", f"at least {count_was(lost.committed, 'committed record')} lost"
+    if forced.open and facts.sources.jumps:
+        return "unknown", f"{count(forced.open, 'outage')} had not ended where the logs end, but {gaps}"
     if forced.open:
         return "critical", f"{count(forced.open, 'outage')} had not ended where the logs end"
     if forced.outages and longest >= MAJOR_MS:
@@ -44,17 +47,20 @@ def severity(facts: Facts) -> tuple[Severity, str]:
     if lost.tail or lost.unsized or facts.unclean_all:
         return "major", "records that were not known to be committed were removed, or may have been"
     if forced.outages:
-        return "minor", f"no partition was without a leader for more than {duration(longest)}"
+        shorter = f"no partition was without a leader for more than {duration(longest)}"
+        return (
+            ("unknown", f"{shorter} according to the lines that were read, but {gaps}") if gaps else ("minor", shorter)
+        )
     if is_blind(facts):
         return "unknown", "these logs cannot show whether anything was unavailable"
-    if gaps := unread(facts.sources):
+    if gaps:
         return "unknown", f"no leader was lost according to the lines that were read, but {gaps}"
     return "none", "no leader was lost according to these logs"
 
 
 def is_over(facts: Facts) -> bool | None:
     """Returns whether all partitions had a leader where the logs end; None if that is not known."""
-    if facts.forced.open:
+    if facts.forced.open and not facts.sources.jumps:
         return False
     return None if is_blind(facts) or unread(facts.sources) else True
 

@@ -57,6 +57,14 @@ class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
     hours: int
 
 
+class Jump(msgspec.Struct, frozen=True, kw_only=True):
+    """A clock that was set back: the time after it in UTC, and the size of the step."""
+
+    broker: int
+    at: Time
+    ms: int
+
+
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Sources of a report.
 
@@ -72,6 +80,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         gaps: time without lines of brokers that have a log, see `gaps`.
         epochs_missing: leader epochs between known ones that are in no log: changes of leaders or ISRs that no line
             shows; `epochs_missing_of` the partitions with most of them.
+        unnamed: changes of partitions that controllers with KRaft made in lines that do not name the partitions, where
+            no line names any, as at INFO.
+        jumps: the largest steps back of brokers' clocks.
         with_detections: whether any line shows that a controller noticed a broker that came or went.
         not_understood: the first files with lines of Kafka in an unknown layout; also in `unreadable`.
         left_out: the first of the `left_out_all` other files, which are no logs of Kafka.
@@ -99,6 +110,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[Gap, ...] = ()
     epochs_missing: int = 0
     epochs_missing_of: tuple[str, ...] = ()
+    unnamed: int = 0
+    jumps: tuple[Jump, ...] = ()
     with_detections: bool = False
     not_understood: tuple[str, ...] = ()
     left_out_all: int = 0

@@ -43,6 +43,13 @@ def unread(sources: Sources) -> str:
     if number := sources.epochs_missing:
         of = listed(sources.epochs_missing_of, most=3)
         clauses.append(f"{count(number, 'leader epoch')} of {of} {'is' if number == 1 else 'are'} in no log")
+    if sources.unnamed:
+        clauses.append(
+            f"the controller changed {count(sources.unnamed, 'partition')} without naming them, as KRaft's does at INFO"
+        )
+    if sources.jumps:
+        ids = sorted({jump.broker for jump in sources.jumps})
+        clauses.append(f"the clock of {writers(ids)} was set back meanwhile")
     return ", and ".join(clauses)
 
 
@@ -102,6 +109,12 @@ def _levels(sources: Sources) -> Iterator[str]:
             f"state-change.log of {brokers(info)} is at INFO: transitions to OfflinePartition and single requests are "
             "not in it; where outages began is inferred from controller.log, or bounded."
         )
+    if sources.unnamed:
+        yield (
+            "At INFO, a KRaft controller does not log which partitions change, so outages of partitions whose leader "
+            "was fenced may be missing: set org.apache.kafka.controller.ReplicationControlManager to DEBUG, or read "
+            "the metadata log with Kafka's dump tool."
+        )
     if mixed:
         yield f"state-change.log of {brokers(mixed)} is at TRACE in some hours only: the others are known less well."
 
@@ -136,6 +149,11 @@ def _clocks(sources: Sources) -> Iterator[str]:
     if "contradictory" in by_method:
         contradictory = writers(by_method["contradictory"])
         yield f"The clock of {contradictory} drifted or jumped: its times may be wrong by more than stated."
+    for jump in sources.jumps:
+        yield (
+            f"The clock of broker {jump.broker} was set back by {duration(jump.ms)} to {jump.at:%Y-%m-%d %H:%M:%S} "
+            "UTC: the times of its lines before that may be too late by as much, and with them begins, ends and causes."
+        )
     if "one-sided" in by_method:
         yield (
             f"The clock of {writers(by_method['one-sided'])} is bounded from one side only (as at INFO): its times may "

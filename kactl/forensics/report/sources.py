@@ -7,12 +7,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.decide.whatif.coverage import ENOUGH, share
-from kactl.forensics.event_types import NO_LOG, EventType, Kind
+from kactl.forensics.event_types import NO_LOG, EventType, Kind, Role
 from kactl.forensics.jobs.expressions import is_a
 from kactl.forensics.tables import FILE_COLUMNS, Manifest
 from kactl.forensics.wording import Moments, brokers, count, listed, writers
 
-from .facts import Facts, File, LeftOut, LogDetail, ReportCoverage, Sources
+from .facts import Facts, File, Jump, LeftOut, LogDetail, ReportCoverage, Sources
 from .findings import Clock
 from .gaps import Gap, gaps
 from .rows import moment, values
@@ -20,6 +20,9 @@ from .section import Section, Table, field_table, fields
 
 FILES_SHOWN: Final = 200
 EPOCHS_SHOWN: Final = 10
+# Smaller steps, as of NTP, are within the bounds of the clocks.
+JUMP_MS: Final = 10_000
+_JUMPS_SHOWN: Final = 5
 # Lines of a controller about brokers, which controller.log has and state-change.log has not.
 _DETECTIONS: Final = (
     EventType.BROKERS_CHANGED,
@@ -95,6 +98,8 @@ def sources(manifest: Manifest, tables: dict[str, DataFrame]) -> Sources:
         gaps=_gaps(tables, period["begin"], period["end"], with_log),
         epochs_missing=epochs["missing"] or 0,
         epochs_missing_of=tuple(epochs["names"]),
+        unnamed=_unnamed(tables["events"]),
+        jumps=values(_jumps(tables), Jump),
         with_detections=bool(tables["events"].where(is_a(*_DETECTIONS)).limit(1).count()),
         not_understood=tuple(counts["not_understood"]),
         left_out=values(left_out.orderBy("path").limit(FILES_SHOWN), LeftOut) if counts["left_out_all"] else (),
@@ -114,6 +119,25 @@ def _gaps(
     if begin is None or end is None:
         return ()
     return gaps(tables, (begin, end), [speaker for speaker in speakers if speaker is not None])
+
+
+def _unnamed(events: DataFrame) -> int:
+    """Number of changes of partitions by KRaft's controllers, if no line names a partition that changed."""
+    is_named = is_a(EventType.LEADERSHIP) & (f.col("role") == Role.CONTROLLER)
+    (row,) = events.agg(
+        f.sum(f.when(is_a(EventType.PARTITIONS_CHANGED), f.col("count"))).alias("changed"),
+        f.count_if(is_named).alias("named"),
+    ).collect()
+    return 0 if row["named"] else int(row["changed"] or 0)
+
+
+def _jumps(tables: dict[str, DataFrame]) -> DataFrame:
+    """The largest steps back of clocks. In files of several brokers, and those of unset clocks, steps are none."""
+    one_writer = tables["files"].where(f.col("broker").isNotNull()).select("file_id")
+    back = tables["events"].where(is_a(EventType.CLOCK_BACK) & (f.col("took_ms") >= JUMP_MS))
+    jumps = back.join(one_writer, "file_id", "left_semi").where(f.col("speaker").isNotNull())
+    largest = jumps.orderBy(f.desc("took_ms")).limit(_JUMPS_SHOWN)
+    return largest.select(f.col("speaker").alias("broker"), f.col("ts").alias("at"), f.col("took_ms").alias("ms"))
 
 
 def _epochs_without_line(leadership: DataFrame) -> DataFrame:

@@ -4,16 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyspark.sql import SparkSession
 
+from kactl.forensics.events import COLUMNS
 from kactl.forensics.report.brief import brief, severity
-from kactl.forensics.report.facts import Facts, LeftOut
+from kactl.forensics.report.facts import Facts, Jump, LeftOut
 from kactl.forensics.report.gaps import Gap, _Log, _of_broker
+from kactl.forensics.report.limits import limits
 from kactl.forensics.report.make import describe
 from kactl.forensics.report.model import Scope
 from kactl.forensics.report.page import page
-from kactl.forensics.report.sources import coverage
+from kactl.forensics.report.sources import _jumps, _unnamed, coverage
+from kactl.forensics.tables import FILE_COLUMNS
 from kactl.forensics.wording import Moments
-from tests.forensics.jobs.tables import moment
+from tests.forensics.jobs.tables import moment, table
 
 from .builders import QUIET, SOURCES
 
@@ -83,6 +87,7 @@ def quiet(**sources: Any) -> Facts:
     return msgspec.structs.replace(QUIET, sources=msgspec.structs.replace(SOURCES, **sources))
 
 
+JUMP = Jump(broker=3, at=moment(0), ms=180_000)
 GAPS = tuple(Gap(broker=broker, begin=moment(-3600), end=moment(0)) for broker in (1, 2))
 
 
@@ -111,6 +116,49 @@ def test_epochs_in_no_log_make_the_severity_unknown() -> None:
     assert because.endswith("4 leader epochs of pay-0 are in no log")
     assert coverage(facts, UTC).epochs_share == pytest.approx(100 / 104, abs=0.001)
     assert "4 leader epochs of pay-0 in no log" in coverage(facts, UTC).stated
+
+
+@pytest.mark.parametrize("outages", [0, 1])
+def test_changes_that_name_no_partition_make_the_severity_unknown(outages: int) -> None:
+    facts = msgspec.structs.replace(
+        quiet(unnamed=3), forced=msgspec.structs.replace(QUIET.forced, outages=outages, open=0)
+    )
+
+    level, because = severity(facts)
+
+    assert (level, brief(facts, (), (), UTC).is_over) == ("unknown", None)
+    assert because.endswith("the controller changed 3 partitions without naming them, as KRaft's does at INFO")
+    assert any("org.apache.kafka.controller.ReplicationControlManager to DEBUG" in limit for limit in limits(facts))
+
+
+@pytest.mark.parametrize(("jumps", "expected"), [((), ("critical", False)), ((JUMP,), ("unknown", None))])
+def test_outage_may_have_ended_if_a_clock_was_set_back(jumps: tuple[Jump, ...], expected: tuple[str, bool]) -> None:
+    facts = msgspec.structs.replace(quiet(jumps=jumps), forced=msgspec.structs.replace(QUIET.forced, outages=1, open=1))
+
+    found = brief(facts, (), (), UTC)
+
+    assert (found.severity, found.is_over) == expected
+    assert any("The clock of broker 3 was set back by 3 min" in limit for limit in limits(facts)) == bool(jumps)
+
+
+def test_steps_of_clocks_and_unnamed_changes_are_found_in_the_tables(spark: SparkSession) -> None:
+    back = {"type": "clock-back", "ts": moment(60), "speaker": 3}
+    changed = {"type": "partitions-changed", "role": "controller", "count": 3, "took_ms": None}
+    rows = [
+        back | {"file_id": 0, "took_ms": 180_000},
+        back | {"file_id": 0, "took_ms": 2_000},
+        back | {"file_id": 1, "took_ms": 900_000},
+        changed | {"file_id": 0, "ts": moment(0)},
+    ]
+    named = {"type": "leadership", "role": "controller", "file_id": 0, "ts": moment(0)}
+    files = [{"file_id": 0, "path": "a", "broker": 3}, {"file_id": 1, "path": "b", "broker": None}]
+    events = table(spark, COLUMNS, rows)
+
+    jumps = _jumps({"events": events, "files": table(spark, FILE_COLUMNS, files)}).collect()
+
+    assert [(row["broker"], row["ms"]) for row in jumps] == [(3, 180_000)]
+    assert _unnamed(events) == 3
+    assert _unnamed(table(spark, COLUMNS, [*rows, named])) == 0
 
 
 def test_file_of_kafka_that_is_not_understood_is_named_first() -> None:
