@@ -12,9 +12,9 @@ import contextlib
 import functools
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from kactl.model.errors import BadRequest, KactlError
 
 from . import overview, progress
-from .event_types import NO_LOG
+from .event_types import NO_LOG, Kind
 from .overview import FileReport
 from .parquet_writer import write_table
 from .reading import read
@@ -40,7 +40,7 @@ from .tables import (
     count_files,
     read_events,
 )
-from .text import probe, splits
+from .text import archive, probe, splits
 from .text.forms import Forms
 from .text.probe import Probe
 from .text.splits import SPLIT_BYTES
@@ -59,6 +59,8 @@ _TRY_S: Final = 0.2
 _TRIES: Final = 25
 _GONE: Final = 3
 _SHARED: Final = "all machines of --master must have access to the logs and the output folder under the same paths"
+# What a file without lines of Kafka is if the end of its archive is missing.
+_INCOMPLETE: Final = dict.fromkeys((Kind.FOREIGN, Kind.EMPTY), Kind.UNREADABLE)
 # Names that ingest may remove: its tables, the results of jobs on them, and temporary files of killed writers.
 _MANIFESTS: Final = (MANIFEST, JOBS_MANIFEST)
 _OURS: Final = frozenset({EVENTS, FILES, LEVELS, JOBS_FOLDER, *_MANIFESTS, *(f"{name}{NEW}" for name in _MANIFESTS)})
@@ -124,25 +126,29 @@ def ingest(
     on_progress("look for files", 0, 0)
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
     session = _Session(spark, work)
-    probes = _look(session, list(find(sources, but=place)), layouts, on_progress)
-    logs = [(number, probed) for number, probed in enumerate(probes) if probed.is_log]
-    if not logs:
-        raise NothingToIngest("LOGS", _why_nothing(sources, probes))
-    place.make()
-    with lock_folder(place):
+    with contextlib.ExitStack() as held:
+        paths = list(find(sources, but=place))
+        unpacked: dict[str, _Unpacked] = {}
+        if any(map(archive.is_archive, paths)):
+            place.make()
+            held.enter_context(lock_folder(place))
+            paths, unpacked = _unpacked(paths, work)
         try:
+            probes = _look(session, paths, layouts, on_progress)
+            logs = [(number, probed) for number, probed in enumerate(probes) if probed.is_log]
+            if not logs:
+                raise NothingToIngest("LOGS", _why_nothing(sources, _shown(probes, unpacked)))
+            if not unpacked:
+                place.make()
+                held.enter_context(lock_folder(place))
             work.make()
-            counted = read(
-                session,
-                list(splits.cut(logs, split_bytes, zone_of(time_zone))),
-                work,
-                time_zone,
-                split_bytes,
-                on_progress,
-            )
+            pieces = list(splits.cut(logs, split_bytes, zone_of(time_zone)))
+            counted = read(session, pieces, work, time_zone, split_bytes, on_progress)
             _check_complete(counted, logs, work)
             on_progress("sum up", 0, 0)
-            reports = overview.reports(lambda: read_events(session(), work), counted, probes, time_zone)
+            shown = _shown(probes, unpacked)
+            reports = overview.reports(lambda: read_events(session(), work), counted, shown, time_zone)
+            reports = [_with_error(report, unpacked, path) for report, path in zip(reports, paths, strict=True)]
             for name, table in ((LEVELS, overview.levels(counted)), (FILES, overview.table(reports))):
                 write_table(table, work / name)
             manifest = _manifest(sources, reports, time_zone, work)
@@ -153,6 +159,43 @@ def ingest(
         finally:
             session.release()
     return Ingested(manifest=manifest, files=tuple(reports))
+
+
+class _Unpacked(NamedTuple):
+    """A file from an archive: the name to show, and why it is not complete."""
+
+    name: str
+    error: str
+
+
+def _unpacked(paths: list[str], work: Location) -> tuple[list[str], dict[str, _Unpacked]]:
+    """Unpack the archives among the files into the work folder. Returns all files, and those from archives."""
+    found, names = list[str](), dict[str, _Unpacked]()
+    for number, path in enumerate(paths):
+        if not archive.is_archive(path):
+            found.append(path)
+            continue
+        for file, name, error in archive.unpack(path, work / f"unpacked/{number}", path):
+            names[file] = _Unpacked(name, error)
+            found.append(file)
+    return found, names
+
+
+def _shown(probes: Sequence[Probe], unpacked: Mapping[str, _Unpacked]) -> list[Probe]:
+    """Return the probes with the names to show."""
+    return [
+        msgspec.structs.replace(probed, path=unpacked[probed.path].name) if probed.path in unpacked else probed
+        for probed in probes
+    ]
+
+
+def _with_error(report: FileReport, unpacked: Mapping[str, _Unpacked], path: str) -> FileReport:
+    error = unpacked[path].error if path in unpacked else ""
+    return (
+        msgspec.structs.replace(report, error=error, kind=_INCOMPLETE.get(report.kind, report.kind))
+        if error
+        else report
+    )
 
 
 def check_target(place: Location) -> None:
@@ -179,6 +222,8 @@ def check_sources(sources: Sequence[str], place: Location, layouts: tuple[str, .
     """
     probes: list[Probe] = []
     for path in find(sources, but=place):
+        if archive.is_archive(path):
+            return
         probes.append(probe.probe(path, layouts))
         if probes[-1].is_log:
             return

@@ -108,7 +108,7 @@ def reports(
             kind=probe.kind,
             layout=probe.layout or None,
             encoding=probe.encoding,
-            compression="gzip" if probe.packed else None,
+            compression=probe.packed or None,
             bytes=probe.size,
             broker=probe.broker,
             error=probe.error or None,

@@ -23,7 +23,6 @@ _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 NEW: Final = ".new"
 # Tables and manifests have names of hosts, topics and principals.
 _FOLDER_MODE: Final = 0o700
-GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class Location:
@@ -82,13 +81,6 @@ class Location:
             return open(self.name, "rb")
         files, path = self._remote()
         return cast(BinaryIO, files.open_input_file(path))
-
-    @staticmethod
-    def is_packed(file: BinaryIO) -> bool:
-        """Whether an open file is gzip, by its first bytes. Resets the position to the beginning."""
-        begin = file.read(len(GZIP_MAGIC))
-        file.seek(0)
-        return begin == GZIP_MAGIC
 
     def size(self) -> int:
         """Return the stored size in bytes."""

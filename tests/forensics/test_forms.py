@@ -312,3 +312,70 @@ def test_unknown_layout_is_refused_with_the_known_ones_until_it_is_named(tmp_pat
     assert f"the first of them: {TS} <INFO>" in refused.stderr
     assert '"lines":2' in named.stdout.replace(" ", "")
     assert "the conversion %q at character 4" in wrong.stderr
+
+
+# -- a history in each form --------------------------------------------------------------------------------------------
+
+# Minute, second, millisecond, level, logger, message, following line.
+_CONTROLLER = "[Controller id=7 epoch=3]"
+_HISTORY = (
+    ("50:12", "985", "INFO", "kafka.controller.KafkaController", "[Controller id=7] Newly added brokers: , "
+     "deleted brokers: 4, bounced brokers: , all live brokers: 5,7", ""),
+    ("50:12", "995", "TRACE", LOGGER, f"{_CONTROLLER} Changed partition till-2 state from OnlinePartition to "
+     "OfflinePartition", ""),
+    ("50:13", "001", "INFO", LOGGER, f"{_CONTROLLER} Changed partition till-1 from OfflinePartition to "
+     "OnlinePartition with state LeaderAndIsr(leader=5, leaderEpoch=9, isr=List(5), leaderRecoveryState=RECOVERED, "
+     "partitionEpoch=14)", ""),
+    ("50:13", "010", "ERROR", LOGGER, _FAILED.replace("solo-0", "till-2"), TRACE),
+    ("55:00", "300", "INFO", LOGGER, "[Broker id=4] Leader till-2 with topic id Some(Hs7dLq9eTtK5uJ1cVb6xMA) starts "
+     "at leader epoch 10 from offset 777 with partition epoch 1, high watermark 777, ISR [4], adding replicas [] and "
+     "removing replicas [] . Previous leader None and previous leader epoch was -1.", ""),
+)  # fmt: skip
+# Forms whose lines cannot be made by replacing texts; the last of these: in context lines of grep, no one knows where a
+# name ends.
+_OTHERS = ("short-unix", "milliseconds", "JsonLayout", "GELF", "JsonTemplateLayout", "bytes", "context")
+
+
+def _history(line: str) -> str:
+    """Return the history with lines of a form, of which one is given."""
+    text = ""
+    for seconds, millis, level, logger, message, trace in _HISTORY:
+        rendered = line.replace(MESSAGE, message).replace(LOGGER, logger).replace("INFO", level)
+        for mark in (",", "."):
+            rendered = rendered.replace(f"50:12{mark}985", f"{seconds}{mark}{millis}")
+        if trace and "{" in line and STANDARD not in line:
+            rendered = f'{rendered[:-1]},"stack_trace":"{trace}"}}'
+        text += f"{rendered}\n"
+        if trace and (STANDARD in line or "{" not in line):
+            text += (line.replace(STANDARD, trace) if STANDARD in line else trace) + "\n"
+    return text
+
+
+def _told(text: str) -> list[tuple[object, ...]]:
+    columns = (
+        "format",
+        "ts",
+        "level",
+        "topic",
+        "partition",
+        "leader",
+        "leader_epoch",
+        "brokers_removed",
+        "error",
+        "speaker",
+    )
+    return [tuple(row[name] for name in columns) for row in events_of(text) if row["lines"]]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in [*LINES, *LOGGERS, *COLLECTORS] if not any(each in name for each in _OTHERS)]
+)
+def test_history_in_each_form_is_that_of_the_stock_layout(name: str) -> None:
+    line = {**LINES, **LOGGERS, **COLLECTORS}[name]
+    expected = _told(_history(STANDARD))
+
+    found = _told(_history(line))
+
+    if "logger:" in line:  # a layout with short names cannot tell which logger it was
+        expected, found = ([row[:3] for row in rows] for rows in (expected, found))
+    assert found == expected

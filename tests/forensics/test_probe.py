@@ -171,7 +171,7 @@ def test_compression_and_encoding_are_recognised(tmp_path: Path, pack: bool, enc
 
     report = _file(tmp_path, gzip.compress(content) if pack else content)
 
-    assert (report.kind, report.encoding, report.packed) == (Kind.SERVER, encoding, pack)
+    assert (report.kind, report.encoding, bool(report.packed)) == (Kind.SERVER, encoding, pack)
     assert report.can_be_split == (not pack and encoding != "utf-16")
 
 

@@ -19,7 +19,7 @@ from kactl.forensics.text import source, splits
 from kactl.forensics.text.forms import Forms
 from kactl.forensics.text.probe import Probe, probe
 from kactl.forensics.text.records import records
-from kactl.forensics.text.source import CUT, Broken, Transcoded, Unzipped, lines
+from kactl.forensics.text.source import CUT, Broken, Transcoded, Unpacked, lines
 from kactl.forensics.text.zone import zone_of
 
 from .golden import GOLDEN
@@ -187,7 +187,7 @@ def test_truncated_line_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> N
 def test_gzip_of_several_members_is_read_as_one() -> None:
     packed = gzip.compress(b"one\ntwo") + gzip.compress(b"\nthree\n") + bytes(100)
 
-    assert _all_lines(Unzipped(io.BytesIO(packed))) == ([b"one", b"two", b"three"], None)
+    assert _all_lines(Unpacked(io.BytesIO(packed))) == ([b"one", b"two", b"three"], None)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
@@ -195,7 +195,7 @@ def test_truncated_gzip_is_read_up_to_its_end(share: float) -> None:
     text = "".join(f"{zlib.crc32(b'%d' % number)}\n" for number in range(200_000)).encode()
     packed = gzip.compress(text)
 
-    found, broken = _all_lines(Unzipped(io.BytesIO(packed[: int(len(packed) * share)])))
+    found, broken = _all_lines(Unpacked(io.BytesIO(packed[: int(len(packed) * share)])))
 
     assert broken is not None
     assert "ends in the middle" in broken
@@ -208,7 +208,7 @@ def test_corrupt_gzip_is_read_up_to_the_error() -> None:
     packed = bytearray(gzip.compress(text))
     packed[len(packed) // 2 : len(packed) // 2 + 50] = b"\xff" * 50
 
-    found, broken = _all_lines(Unzipped(io.BytesIO(bytes(packed))))
+    found, broken = _all_lines(Unpacked(io.BytesIO(bytes(packed))))
 
     assert broken is not None
     assert "cannot be unpacked further" in broken

@@ -29,7 +29,7 @@ from kactl.forensics.text import json_parser, probe, zone
 from kactl.forensics.text.forms import Forms
 from kactl.forensics.text.parser import Parser
 from kactl.forensics.text.records import records
-from kactl.forensics.text.source import Broken, Unzipped
+from kactl.forensics.text.source import Broken, Unpacked
 from kactl.model import PartitionState, TopicRef
 from kactl.model.errors import BadConfig, BadRequest, MalformedMessage
 from kactl.security.access.tokens import TokenRecord, Tokens, hash_of, record_of, without_secrets
@@ -202,7 +202,7 @@ def _json_log(data: bytes, *, layout: str, start: int = 0, end: int | None = Non
 
 
 def _unzipped(data: bytes) -> int:
-    source, size = Unzipped(io.BytesIO(data)), 0
+    source, size = Unpacked(io.BytesIO(data)), 0
     while size < 1_000_000 and (piece := source.read(4096)):
         size += len(piece)
     return size

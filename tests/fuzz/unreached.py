@@ -43,7 +43,7 @@ REASONS: Final[dict[tuple[str, str], str]] = {
     ("forensics/jobs/catalog.py", "_read_manifest"): _OTHER,
     ("forensics/tables.py", "read_manifest"): _OTHER,
     ("forensics/text/records.py", "records"): "bytes in memory can be read; those of the target gzip files are damaged",
-    ("forensics/text/source.py", "Unzipped.read"): _LARGE,
+    ("forensics/text/source.py", "Unpacked.read"): _LARGE,
     ("forensics/text/source.py", "lines"): _LARGE,
     ("forensics/text/probe.py", "_broker.<locals>.<setcomp>"): "the path of the file has no number",
     ("forensics/text/probe.py", "_broker"): "the path of the file has no number",  # from Python 3.12 on

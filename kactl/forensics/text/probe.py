@@ -24,21 +24,18 @@ from .forms import Fields, Forms
 from .json_lines import Elements, is_export
 from .json_parser import DUMP, KACTL, PAYLOADS
 from .records import Cutter
-from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
+from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unpacked, packing, why
 from .zone import years_ahead
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-# Formats that are not supported. Brokers compress with gzip, but archived logs may be compressed otherwise.
+# Formats that are not supported, or not here: archives are unpacked before.
 _PACKED: Final = {
-    "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
-    "xz": re.compile(rb"\xfd7zXZ\0"),
-    "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
     "lz4": re.compile(rb"\x04\x22\x4d\x18"),
     "zip": re.compile(rb"PK\x03\x04"),
-    # One level of gzip is decompressed before this test.
+    # One level is decompressed before this test.
     "gzip twice": re.compile(rb"\x1f\x8b"),
     "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
 }
@@ -89,7 +86,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
             not read.
         forms: their names in `forms`.
         patterns: layouts that are tried before those of the table.
-        packed: whether it is compressed with gzip.
+        packed: the program that compressed it, a name in `source.MAGIC`; empty if none did.
         exported: whether it is an export in JSON: one document with many lines in it.
         size: bytes, as stored.
         whole_seconds: whether its times have no milliseconds.
@@ -104,7 +101,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     forms: tuple[str, ...] = ()
     encoding: str = UTF8
     patterns: tuple[str, ...] = ()
-    packed: bool = False
+    packed: str = ""
     exported: bool = False
     whole_seconds: bool = False
     years_ahead: int = 0
@@ -136,8 +133,8 @@ def probe(path: str, patterns: tuple[str, ...] = ()) -> Probe:
         location = Location(path)
         size = location.size()
         with location.open() as file:
-            packed = location.is_packed(file)
-            plain: Readable = Unzipped(file) if packed else file
+            packed = packing(file)
+            plain: Readable = Unpacked(file, packed) if packed else file
             begin = _begin(plain)
             found = _look(path, begin, size=size, packed=packed, forms=Forms(patterns))
             found = found if found.kind is not Kind.FOREIGN else _searched(found, plain, begin, Forms(patterns))
@@ -170,7 +167,7 @@ def opened(probed: Probe, *, start: int) -> Iterator[Readable]:
     """Opens a probed file for `records`: positioned one byte before `start`, decompressed and in UTF-8."""
     with Location(probed.path).open() as file:
         file.seek(max(0, start - 1))
-        plain: Readable = Unzipped(file) if probed.packed else file
+        plain: Readable = Unpacked(file, probed.packed) if probed.packed else file
         if probed.encoding == UTF16:
             plain = Transcoded(plain)
         yield Elements(plain) if probed.exported else plain
@@ -193,7 +190,7 @@ def _begin(file: Readable) -> bytes:
     return begin
 
 
-def _look(path: str, begin: bytes, *, size: int, packed: bool, forms: Forms) -> Probe:
+def _look(path: str, begin: bytes, *, size: int, packed: str, forms: Forms) -> Probe:
     for program, magic in _PACKED.items():
         if magic.match(begin):
             error = f"cannot be read: it is packed by {program}; unpack it first"

@@ -3,10 +3,12 @@
 If a part of a file cannot be read, everything before it is returned first, and then `Broken` is raised.
 """
 
+import bz2
 import codecs
+import lzma
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, Protocol
 
 # Bytes per read; about 30,000 lines.
 CHUNK: Final = 4 * 1024 * 1024
@@ -41,14 +43,18 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Unzipped:
-    """Decompressed content of a gzip file with any number of members."""
+class Unpacked:
+    """Decompressed content of a file with any number of members.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Args:
+        program: a name in MAGIC.
+    """
+
+    def __init__(self, file: BinaryIO, program: str = "gzip") -> None:
         self._file = file
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        self._program = program
+        self._codec: Any = _CODECS[program](file)
         self._waiting = b""
-        self._taken = 0
         self._returned = 0
         self._failed: str | None = None
 
@@ -62,35 +68,73 @@ class Unzipped:
             raise Broken(self._failed)
         while True:
             try:
-                packed = self._waiting or self._read()
-                if not packed:
-                    if self._inflate.eof:
-                        return b""
-                    raise EOFError
-                if self._inflate.eof:
-                    if not packed.strip(b"\0"):  # padding
-                        self._waiting = b""
-                        continue
-                    self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                plain = self._inflate.decompress(packed, size)
-                self._waiting = self._inflate.unconsumed_tail or self._inflate.unused_data
-            except (EOFError, zlib.error, OSError) as error:
-                cause = "ends in the middle" if isinstance(error, EOFError) else f"cannot be unpacked further ({error})"
-                self._failed = f"the gzip file {cause}, {self._returned:,} bytes of text into it"
+                plain = self._next(size)
+            except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+                is_cut = isinstance(error, EOFError) or "Truncated" in str(error)
+                cause = "ends in the middle" if is_cut else f"cannot be unpacked further ({error})"
+                self._failed = f"the {self._program} file {cause}, {self._returned:,} bytes of text into it"
                 raise Broken(self._failed) from None
-            if plain:
-                self._returned += len(plain)
-                if self._returned > max(RATIO_FREE_BYTES, RATIO_MAX * self._taken):
-                    self._failed = (
-                        f"the gzip file becomes more than {RATIO_MAX} times longer, which no log does: "
-                        f"{self._returned:,} bytes of text; unpack it first to read it all the same"
-                    )
-                return plain
+            if not plain:
+                if plain is None:
+                    return b""
+                continue
+            self._returned += len(plain)
+            if self._returned > max(RATIO_FREE_BYTES, RATIO_MAX * self._file.tell()):
+                self._failed = (
+                    f"the {self._program} file becomes more than {RATIO_MAX} times longer, which no log does: "
+                    f"{self._returned:,} bytes of text; unpack it first to read it all the same"
+                )
+            return plain
 
-    def _read(self) -> bytes:
-        packed = self._file.read(_PACKED_CHUNK)
-        self._taken += len(packed)
-        return packed
+    def _next(self, size: int) -> bytes | None:
+        """Returns the next bytes, which may be none yet; None at the end."""
+        packed = self._waiting
+        if not packed and (self._codec.eof or getattr(self._codec, "needs_input", True)):
+            packed = self._file.read(_PACKED_CHUNK)
+            if not packed:
+                if self._codec.eof:
+                    return None
+                raise EOFError
+        if self._codec.eof:
+            if not packed.strip(b"\0"):  # padding
+                self._waiting = b""
+                return b""
+            self._codec = _CODECS[self._program](self._file)
+        plain = self._codec.decompress(packed, size)
+        self._waiting = getattr(self._codec, "unconsumed_tail", b"") or self._codec.unused_data
+        return None if plain is None else bytes(plain)
+
+
+class _Zstd:
+    """Decompression by Arrow, which reads the file itself; it has the interface of the standard library's."""
+
+    eof = False
+    needs_input = False
+    unused_data = b""
+
+    def __init__(self, file: BinaryIO) -> None:
+        import pyarrow as pa
+
+        self._stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+
+    def decompress(self, _: bytes, size: int) -> bytes | None:
+        return self._stream.read(size) or None
+
+
+_CODECS: Final[dict[str, Callable[[BinaryIO], Any]]] = {
+    "gzip": lambda _: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    "bzip2": lambda _: bz2.BZ2Decompressor(),
+    "xz": lambda _: lzma.LZMADecompressor(),
+    "zstd": _Zstd,
+}
+MAGIC: Final = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
+
+
+def packing(file: BinaryIO) -> str:
+    """Returns the program that packed an open file; empty if none did. Resets the position to the beginning."""
+    begin = file.read(10)
+    file.seek(0)
+    return next((name for name, magic in MAGIC.items() if begin.startswith(magic)), "")
 
 
 class Transcoded:

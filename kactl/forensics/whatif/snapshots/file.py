@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from kactl.forensics.storage import Location
+from kactl.forensics.text.source import packing
 from kactl.forensics.whatif.tables import REQUIRED, SCHEMA, BadSnapshot
 
 from . import kafka_topics
@@ -80,7 +81,7 @@ def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
         return read_parquet(name), ()
     try:
         with Location(name).open() as file:
-            if not Location.is_packed(file):
+            if packing(file) != "gzip":
                 return read_stream(file, name)
             with gzip.GzipFile(fileobj=file) as unpacked:
                 return read_stream(unpacked, name)
