@@ -5,35 +5,36 @@ Controllers are reached at `controller N`, brokers at a name with their id.
 
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from kactl.decide.messages import sessions
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
-from kactl.decide.messages.routes import RouteMessage, Watch
-from kactl.decide.messages.sessions import (
-    Goodbye,
-    Heartbeat,
-    Identify,
-    Refused,
-    Register,
-    SessionAnswer,
-    SessionRequest,
-    VerifyEndpoint,
-)
+from kactl.decide.messages.sessions import Identify, SessionAnswer, SessionRequest
 from kactl.model import Endpoint
-from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, InternalError, NotController
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, IllegalState
 from kactl.transports.base import ControllerPort, ControlLink, LinkState, ParticipantPort, SpectatorLink, Transport
 
 from .history import History
-from .network import Network
-from .node_links import AcceptedLinks, Dial, DialedLink, HangUp, call_controller
+from .network import Network, Unreachable
 from .nodes import Node
 from .transport import BROKER, ControlMessage, SimulatedTransport
 
 # Time limit of a response.
 TIMEOUT_MS: Final = 2_000.0
+
+
+async def call_controller(network: Network, name: str, message: Any, *, timeout_ms: float) -> Any:
+    """Send a message to a controller instance from the current node. Returns the answer.
+
+    Raises:
+        ControllerUnreachable: there was no answer in time.
+        KactlError: the answer.
+    """
+    try:
+        return await network.call(name, message, timeout_ms=timeout_ms)
+    except Unreachable as failed:
+        raise ControllerUnreachable(f"{name}: {failed}") from None
 
 
 class Packet(NamedTuple):
@@ -43,19 +44,18 @@ class Packet(NamedTuple):
 
 
 class NodeNetwork:
-    """View of one node.
+    """View of one node. Participants have chosen ids, and sessions with the store.
 
     Args:
         broker_name: name of the node of a broker, without its id.
         numbers: of the control messages, unique in the run.
-        controllers: names of the nodes of controllers, for links and spectators.
         timeout_ms: the time limit for a response.
-        dial_ms: how often participants dial, so that controllers learn of their links. None: they have no links, and
-            controllers fence nothing.
 
     Attributes:
         reports_links: see `Network`.
     """
+
+    reports_links = False
 
     def __init__(
         self,
@@ -64,19 +64,14 @@ class NodeNetwork:
         history: History,
         *,
         broker_name: str = BROKER,
-        controllers: Sequence[str] = (),
         numbers: "itertools.count[int] | None" = None,
         timeout_ms: float = TIMEOUT_MS,
-        dial_ms: float | None = None,
     ) -> None:
-        self.reports_links = dial_ms is not None
-        self.dial_ms = dial_ms
         self.network = network
         self.node = node
         self.broker_name = broker_name
-        self.controllers = tuple(controllers)
         self.timeout_ms = timeout_ms
-        self._history = history
+        self.history = history
         self._message_numbers = itertools.count(1) if numbers is None else numbers
         self.port: ParticipantPort | None = None  # of the registration that receives requests
 
@@ -84,55 +79,29 @@ class NodeNetwork:
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
         """See `Network`."""
 
-        links = AcceptedLinks(port, self.node, self._history, interval_ms=self.dial_ms or 0.0)
-
         async def handle(arrived: Any) -> Any:
             with self.network.internal_errors(arrived):
-                match arrived:
-                    case Register() | Identify() | Heartbeat() | Goodbye() | VerifyEndpoint():
-                        return await self._session(port, arrived)
-                    case Watch():
-                        return await port.watch_routes(arrived)
-                    case Dial():
-                        return links.dialed(arrived)
-                    case HangUp():
-                        return links.hung_up(arrived)
-                    case _:
-                        return await port.ask(arrived)
+                return await self.answer(port, arrived)
 
         self.network.listen(self.node, handle)
         try:
             yield SimulatedTransport(
                 self.network,
-                self._history,
+                self.history,
                 numbers=self._message_numbers,
                 timeout_ms=self.timeout_ms,
                 broker_name=self.broker_name,
             )
         finally:
-            links.close()
             self.network.close(self.node)
 
-    async def _session(self, port: ControllerPort, request: SessionRequest) -> SessionAnswer:
-        try:
-            with self.network.internal_errors(request):
-                return await port.session(request, received_ns=port.clock.lease_ns())
-        except InternalError as error:
-            return Refused.of(error)
+    async def answer(self, port: ControllerPort, arrived: Any) -> Any:
+        """Returns the answer of a controller to a message."""
+        return await port.ask(arrived)
 
     async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
         """See `Network`."""
-        reasons = []
-        for name in self.controllers:
-            try:
-                answer: SessionAnswer = await call_controller(self.network, name, request, timeout_ms=self.timeout_ms)
-            except ControllerUnreachable as failed:
-                reasons.append(f"{name}: {failed}")
-                continue
-            if not isinstance(answer, sessions.NotController):
-                return answer
-            reasons.append(f"{name} is not active")
-        raise ControllerUnreachable("; ".join(reasons) or "the network was given no controllers")
+        raise IllegalState("participants of a simulated cluster have chosen ids: give broker_id")
 
     @asynccontextmanager
     async def participant_side(
@@ -142,16 +111,19 @@ class NodeNetwork:
         self.network.listen(self.node, self._handle)
         if self.port is None:
             self.port = port
-        link = NodeLink(self, port)
+        link = self.new_link(port)
         try:
             yield link
         finally:
             link.close()
 
-    @asynccontextmanager
-    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+    def new_link(self, port: ParticipantPort) -> "NodeLink":
+        """Returns the link of a new registration."""
+        return NodeLink(self, port)
+
+    def spectator_side(self, *, controllers: Sequence[str] = ()) -> AbstractAsyncContextManager[SpectatorLink]:
         """See `Network`."""
-        yield NodeSpectatorLink(self)
+        raise IllegalState("a simulated cluster has no spectators: use the routes of a participant or a controller")
 
     def send(self, message: PeerMessage) -> None:
         """Send a message to another participant."""
@@ -176,29 +148,6 @@ class NodeNetwork:
             raise BrokerUnreachable(broker, reason) from error
 
 
-class NodeSpectatorLink:
-    """The `SpectatorLink` of a spectator on a node. It remembers the controller that has responded last."""
-
-    def __init__(self, network: NodeNetwork) -> None:
-        self._network = network
-        self._controllers = list(network.controllers)
-
-    async def watch(self, asked: Watch) -> RouteMessage:
-        """See `SpectatorLink`."""
-        network, reasons = self._network, list[str]()
-        for name in tuple(self._controllers):
-            try:
-                timeout_ms = network.timeout_ms + asked.wait_ms
-                message: RouteMessage = await call_controller(network.network, name, asked, timeout_ms=timeout_ms)
-            except (ControllerUnreachable, NotController) as failed:
-                reasons.append(f"{name}: {failed}")
-                continue
-            self._controllers.remove(name)
-            self._controllers.insert(0, name)
-            return message
-        raise ControllerUnreachable("; ".join(reasons))
-
-
 class NodeLink:
     """The `ControlLink` of a participant on a node."""
 
@@ -207,22 +156,11 @@ class NodeLink:
         self._port = port
         self.peer: Endpoint | None = None
         self._is_closed = False
-        self._dialed: DialedLink | None = None
-        if network.dial_ms is not None:
-            self._dialed = DialedLink(
-                network.network,
-                port,
-                controllers=network.controllers,
-                interval_ms=network.dial_ms,
-                timeout_ms=network.timeout_ms,
-            )
 
     @property
     def state(self) -> LinkState:
         """See `ControlLink`."""
-        if self._is_closed:
-            return LinkState.CLOSED
-        return LinkState.OPEN if self._dialed is None else self._dialed.state
+        return LinkState.CLOSED if self._is_closed else LinkState.OPEN
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
         """See `ControlLink`."""
@@ -233,9 +171,7 @@ class NodeLink:
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
         """See `ControlLink`."""
-        if self._dialed is None:
-            raise ControllerUnreachable("participants without links have their sessions with the store")
-        return await self._dialed.session(request)
+        raise ControllerUnreachable("participants without links have their sessions with the store")
 
     def send(self, message: PeerMessage) -> None:
         """See `ControlLink`."""
@@ -250,7 +186,5 @@ class NodeLink:
     def close(self) -> None:
         """See `ControlLink`."""
         self._is_closed = True
-        if self._dialed is not None:
-            self._dialed.close()
         if self._network.port is self._port:
             self._network.port = None

@@ -12,7 +12,7 @@ from kactl.testing import SimLoop
 from kactl.testing.contracts.store import StoreContract, Stores
 from kactl.testing.history import History
 from kactl.testing.links import Links
-from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
+from tests.sim.engine.worlds.recorded_memory import RecordedMemoryWorld, StoreFaults
 
 LATENCIES_MS: Final = {"none": (0.0, 0.0), "much": (1.0, 400.0)}
 # Faults that no client notices. Doubled events are not among them: the contract limits the events of one request.
@@ -25,7 +25,7 @@ class WorldStores:
     def __init__(self, latency_ms: tuple[float, float], faults: StoreFaults) -> None:
         self._latency_ms = latency_ms
         self._faults = faults
-        self._world: MemoryWorld | None = None
+        self._world: RecordedMemoryWorld | None = None
         self._nodes: list[str] = []
 
     def open_client(self) -> Store:
@@ -33,7 +33,7 @@ class WorldStores:
         assert isinstance(loop, SimLoop)
         if self._world is None:
             history = History(lambda: loop.now_s * 1000)
-            self._world = MemoryWorld(loop, history, Links(loop, {"store": self._latency_ms}))
+            self._world = RecordedMemoryWorld(loop, history, Links(loop, {"store": self._latency_ms}))
             self._world.faults = self._faults
         node = loop.node(f"client {len(self._nodes)}")
         self._nodes.append(node.name)

@@ -14,9 +14,8 @@ from kactl.stores.memory import MemoryStore
 from kactl.testing import Node, sim
 from kactl.testing.history import Event, History
 from kactl.testing.links import Links
-from kactl.testing.worlds.memory import MemoryWorld, StoreFaults
 from tests.sim.engine.checkers.events import FIELDS, validate
-from tests.sim.engine.worlds.memory_writes import WRITES
+from tests.sim.engine.worlds.recorded_memory import RecordedMemoryWorld, StoreFaults
 from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -36,7 +35,7 @@ NO_ROWS = np.zeros(0, np.int32)
 class Program:
     """One client of the world, on a node of its own, with the events that it has received."""
 
-    def __init__(self, world: MemoryWorld, name: str) -> None:
+    def __init__(self, world: RecordedMemoryWorld, name: str) -> None:
         self.world = world
         self.node: Node = world.loop.node(name)
         self.store: MemoryStore = world.client(self.node)
@@ -72,7 +71,7 @@ class Program:
         return self.world.loop.start(self.node, program())
 
 
-def new_world(latency_ms: tuple[float, float] = (1.0, 1.0)) -> MemoryWorld:
+def new_world(latency_ms: tuple[float, float] = (1.0, 1.0)) -> RecordedMemoryWorld:
     loop = this_loop()
     history = History(lambda: loop.now_s * 1000)
 
@@ -83,10 +82,10 @@ def new_world(latency_ms: tuple[float, float] = (1.0, 1.0)) -> MemoryWorld:
             loop.halt(error)
 
     history.subscribe([kind for kind in FIELDS if kind.startswith("store.")], check)
-    return MemoryWorld(loop, history, Links(loop, {"store": latency_ms}), session_timeout_ms=SESSION_MS, writes=WRITES)
+    return RecordedMemoryWorld(loop, history, Links(loop, {"store": latency_ms}), session_timeout_ms=SESSION_MS)
 
 
-def recorded(world: MemoryWorld, kind: str) -> list[dict[str, Any]]:
+def recorded(world: RecordedMemoryWorld, kind: str) -> list[dict[str, Any]]:
     return [event.fields for event in world.history.events if event.kind == kind]
 
 
@@ -154,7 +153,7 @@ def test_session_that_ends_before_a_paused_client_reads_that_it_was_opened_is_op
 def test_sleepwalking_client_is_fenced() -> None:
     """It believes in a session that has ended, until it reaches the server and the notification has arrived."""
 
-    async def main() -> tuple[MemoryWorld, list[tuple[float, str]]]:
+    async def main() -> tuple[RecordedMemoryWorld, list[tuple[float, str]]]:
         world = new_world()
         old, new = Program(world, "controller 100"), Program(world, "controller 101")
         fence = await old.run(create_and_lead)
@@ -181,7 +180,7 @@ def test_sleepwalking_client_is_fenced() -> None:
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_outcome_of_a_lost_operation_is_unknown(is_done: bool) -> None:
-    async def main() -> tuple[MemoryWorld, bool, bool]:
+    async def main() -> tuple[RecordedMemoryWorld, bool, bool]:
         world = new_world()
         program = Program(world, "controller 100")
         fence = await program.run(create_and_lead)
@@ -404,7 +403,7 @@ def test_lost_listing_hides_no_deletion() -> None:
 
 
 def test_history_names_what_was_written() -> None:
-    async def main() -> MemoryWorld:
+    async def main() -> RecordedMemoryWorld:
         world = new_world()
         program = Program(world, "controller 100")
         fence = await program.run(create_and_lead)

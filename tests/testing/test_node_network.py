@@ -21,8 +21,8 @@ from kactl.testing.contracts.network import UPDATE
 from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.network import Network
-from kactl.testing.node_network import NodeNetwork
 from kactl.transports.base import ControlLink, LinkState, SpectatorLink
+from tests.sim.engine.linked_network import LinkedNetwork
 from tests.sim.engine.points import InjectedError
 
 Call = Callable[[ControlLink, SpectatorLink], Awaitable[Any]]
@@ -58,9 +58,9 @@ class View:
         self._network = Network(loop, Links(loop, {"network": (1.0, 1.0)}))
         self.controller, self.broker = self._of("controller 100"), self._of("broker 1")
 
-    def _of(self, name: str) -> NodeNetwork:
+    def _of(self, name: str) -> LinkedNetwork:
         node = self.loop.node(name)
-        return NodeNetwork(self._network, node, self._history, controllers=["controller 100"], dial_ms=500.0)
+        return LinkedNetwork(self._network, node, self._history, controllers=["controller 100"], dial_ms=500.0)
 
 
 @contextmanager

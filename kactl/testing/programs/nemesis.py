@@ -109,8 +109,8 @@ class Nemesis:
             case "controller-move":
                 cluster.world.expire_session(name, notify_after_ms=length_ms)
             case "lost-answers":
-                cluster.world.faults.lost_answers = 0.1
-                self._later(end_s, lambda: setattr(cluster.world.faults, "lost_answers", 0.0))
+                cluster.world.lost_answers = 0.1
+                self._later(end_s, lambda: setattr(cluster.world, "lost_answers", 0.0))
 
     def _later(self, when_s: float, end: Any) -> None:
         self._cluster.links.call_at(when_s, end, on=None)

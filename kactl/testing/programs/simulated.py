@@ -82,7 +82,7 @@ class SimCluster:
         self.loop = loop
         self.history = history
         self.links = Links(loop, {"store": STORE_MS, KIND: NETWORK_MS})
-        self.world = MemoryWorld(loop, history, self.links, session_timeout_ms=SESSION_TIMEOUT_MS)
+        self.world = MemoryWorld(loop, self.links, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.network = Network(loop, self.links)
         self.controllers: dict[int, Controller] = {}
         self._application = application
@@ -104,15 +104,7 @@ class SimCluster:
 
     def view(self, node: Node) -> NodeNetwork:
         """Returns the network as a node uses it."""
-        controllers = [name for name in self._numbers if name.startswith("controller")]
-        return NodeNetwork(
-            self.network,
-            node,
-            self.history,
-            broker_name="node",
-            controllers=controllers,
-            numbers=self._messages,
-        )
+        return NodeNetwork(self.network, node, self.history, broker_name="node", numbers=self._messages)
 
     # -- use -----------------------------------------------------------------------------------------------------------
 
@@ -233,7 +225,7 @@ class SimCluster:
 
     def heal_all(self) -> None:
         """End all faults: every process runs again, at full speed and with all its links."""
-        self.world.faults.lost_answers = 0.0
+        self.world.lost_answers = 0.0
         for name in self._numbers:
             self.heal(name)
             self.resume(name)

@@ -19,9 +19,9 @@ from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.loop import SimLoop
 from kactl.testing.network import Network
-from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node, on
 from kactl.testing.transport import SimulatedTransport
+from tests.sim.engine.linked_network import LinkedNetwork
 from tests.sim.engine.script import LatencySpec, WorldSpec
 
 from .brokers import BrokerSettings, Fleet, ModelBroker, ParticipantBroker
@@ -136,7 +136,7 @@ class ControllerMember(Member):
         transport = self._transport
         if self._dial_ms is None:
             return {"transport": transport}
-        network = NodeNetwork(
+        network = LinkedNetwork(
             transport.network,
             node,
             transport.history,

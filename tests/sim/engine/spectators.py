@@ -11,8 +11,8 @@ from kactl.testing.clock import LoopClock
 from kactl.testing.history import History
 from kactl.testing.loop import SimLoop
 from kactl.testing.network import Network
-from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node
+from tests.sim.engine.linked_network import LinkedNetwork
 
 from .member import Member
 
@@ -37,7 +37,7 @@ class SpectatorMember(Member):
         self._controllers = controllers
 
     async def _run(self, node: Node) -> None:
-        view = NodeNetwork(
+        view = LinkedNetwork(
             self._network, node, self._history, controllers=self._controllers, timeout_ms=TIMEOUT_MS
         )  # fmt: skip
         with contextlib.suppress(asyncio.CancelledError):

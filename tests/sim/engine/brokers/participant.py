@@ -15,10 +15,10 @@ from kactl.participant.incarnation import Incarnation
 from kactl.stores.base import Store
 from kactl.testing.clock import LoopClock
 from kactl.testing.loop import SimLoop
-from kactl.testing.node_network import NodeNetwork
 from kactl.testing.nodes import Node, on
 from kactl.testing.transport import ControlMessage, host_of
 from kactl.transports.base import ControlLink, ParticipantPort
+from tests.sim.engine.linked_network import LinkedNetwork
 
 from .application import Application
 from .base import MetadataView, ReplicaView, SimulatedBroker
@@ -27,7 +27,7 @@ from .participant_recorder import OUT_OF_USE, ParticipantRecorder
 from .process import RETRY_MS, BrokerSettings, Surroundings
 
 
-class RecordedNetwork(NodeNetwork):
+class RecordedNetwork(LinkedNetwork):
     """View of the network that records the requests to a participant."""
 
     recorder: ParticipantRecorder

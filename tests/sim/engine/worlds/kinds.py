@@ -8,10 +8,9 @@ from kactl.testing.history import History
 from kactl.testing.links import Links
 from kactl.testing.loop import SimLoop
 from kactl.testing.nodes import JOB_MS, Node
-from kactl.testing.worlds.memory import MemoryWorld
 from tests.sim.engine.stored import EntryStored, MemoryStored, Stored
 
-from .memory_writes import WRITES
+from .recorded_memory import RecordedMemoryWorld
 from .sqlite import SqliteWorld
 from .zookeeper import world as zookeeper_world
 
@@ -62,7 +61,7 @@ def open_memory(
     loop: SimLoop, history: History, links: Links, settings: Mapping[str, Any]
 ) -> tuple[StoreWorld, Stored]:
     """Returns the simulated in-memory store, and a reader of its content."""
-    world = MemoryWorld(loop, history, links, session_timeout_ms=settings["session_timeout_ms"], writes=WRITES)
+    world = RecordedMemoryWorld(loop, history, links, session_timeout_ms=settings["session_timeout_ms"])
     return world, MemoryStored(world.state)
 
 

@@ -25,7 +25,7 @@ from kactl.model import (
 from kactl.stores.base import Assignments, Changed, Committed, Notification, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.memory import MemoryState
-from kactl.testing.history import After, Op, Written
+from tests.sim.engine.worlds.written import After, Op, Written
 
 # Entries without versions of their own.
 PRESENT: Final = 0
@@ -292,5 +292,4 @@ WRITES: Final[dict[str, Callable[..., After]]] = {
     "write_producer_ids": write_producer_ids,
     "notify": notify,
     "delete_notifications": delete_notifications,
-    "remove_topic": remove_topic,
 }

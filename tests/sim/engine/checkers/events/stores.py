@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kactl.testing.history import Op
+from tests.sim.engine.worlds.written import Op
 
 from .fields import Fields
 

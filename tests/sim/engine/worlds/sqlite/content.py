@@ -12,8 +12,8 @@ import msgspec
 
 from kactl.model import NO_BROKER, Broker
 from kactl.stores.sqlite.frame import kind_of, unpack, unseal
-from kactl.testing.history import Op
 from tests.sim.engine.stored import Entry
+from tests.sim.engine.worlds.written import Op
 
 # Version of an entry that does not exist.
 ABSENT: Final = -1

@@ -10,9 +10,10 @@ from kactl.model import Fence
 from kactl.model.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.runtime.clock import BootTime
 from kactl.stores.base import Write
-from kactl.testing.history import History, Op
+from kactl.testing.history import History
 from kactl.testing.nodes import NODE
 from kactl.testing.violations import Violation
+from tests.sim.engine.worlds.written import Op
 
 from .content import Content, ContentReader, Execute, difference
 

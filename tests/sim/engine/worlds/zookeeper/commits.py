@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.testing.history import History, Op
+from kactl.testing.history import History
+from tests.sim.engine.worlds.written import Op
 
 from .codes import Code
 from .codes import Op as Request
