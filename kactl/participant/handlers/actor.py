@@ -63,7 +63,6 @@ class PartitionActor:
 
     @property
     def is_new(self) -> bool:
-        """Whether another actor would be equal to this one, which has neither a handler nor failures."""
         is_idle = self.handler is None and self.state is HandlerState.IDLE
         return is_idle and self.orders.undeleted is None and not self._failures.has_failed
 

@@ -1,7 +1,7 @@
 """Interface of the objects that the actors of a participant's partitions share."""
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kactl.decide.messages.broker import PartitionReport
 from kactl.model import TopicPartition
@@ -15,8 +15,15 @@ from .handler import Follower, PartitionHandler
 from .orders import Lead, Order
 from .waiting import Slots
 
-if TYPE_CHECKING:
-    from .actor import PartitionActor
+
+class Hosted(Protocol):
+    """The actor of one partition."""
+
+    name: TopicPartition
+
+    @property
+    def is_new(self) -> bool:
+        """Whether another actor would be equal to this one, which has neither a handler nor failures."""
 
 
 class Environment(Protocol):
@@ -65,5 +72,5 @@ class Environment(Protocol):
     def failed(self, name: TopicPartition, order: Order, *, had_begun: bool) -> None:
         """Called when an order has failed: no leadership is left."""
 
-    def is_idle(self, actor: "PartitionActor") -> None:
+    def is_idle(self, actor: Hosted) -> None:
         """Called when no order of an actor is left."""

@@ -22,6 +22,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .actor import PartitionActor
+from .environment import Hosted
 from .handler import Follower, PartitionHandler
 from .orders import Follow, HandlerState, Lead, Order, Stop
 from .phase import StartTask
@@ -337,7 +338,7 @@ class HandlerHosting:
         if self._ends is not None:
             self._ends.ended(name, leader_epoch, forever=forever)
 
-    def is_idle(self, actor: PartitionActor) -> None:
+    def is_idle(self, actor: Hosted) -> None:
         if actor.is_new and self._actors.get(actor.name) is actor:
             del self._actors[actor.name]
 
