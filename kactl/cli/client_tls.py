@@ -1,11 +1,11 @@
 """TLS of outgoing connections, by the files that a configuration names."""
 
-import os
 import ssl
 from typing import Any, Final
 
 from kactl.model.errors import BadConfig
 from kactl.runtime.logs import logger
+from kactl.runtime.reloading import version_of
 from kactl.security.tls.certificate_file import load_authorities, load_pair
 
 log: Final = logger(__name__)
@@ -40,7 +40,7 @@ class ClientContext(ssl.SSLContext):
         """Returns the settings by some files. Raises BadConfig if one cannot be used."""
         context = cls(ssl.PROTOCOL_TLS_CLIENT)
         context._section, context._files = section, (ca, cert, key)
-        context._seen = context._versions()
+        context._seen = [version_of(path) for path in context._files]
         if not ca:
             context.load_default_certs()
         context._load()
@@ -58,7 +58,7 @@ class ClientContext(ssl.SSLContext):
         return super().wrap_socket(*args, **kwargs)
 
     def _follow(self) -> None:
-        found = self._versions()
+        found = [version_of(path) for path in self._files]
         if found == self._seen:
             return
         self._seen = found
@@ -77,15 +77,3 @@ class ClientContext(ssl.SSLContext):
             load_authorities(self, ca, f"{self._section}.ca")
         if cert:
             load_pair(self, cert, key, self._section)
-
-    def _versions(self) -> list[tuple[int, int, int] | None]:
-        """Returns what distinguishes the present contents of the files; None for one that cannot be read."""
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._files:
-            try:
-                status = os.stat(path)
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_mtime_ns, status.st_ino, status.st_size))
-        return found

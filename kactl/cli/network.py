@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -177,19 +176,11 @@ class NetworkFiles:
         self._conditions.end("", "the files of [network] can be used again")
 
 
-def _versions(config: Config) -> list[tuple[int, int, int] | None]:
+def _versions(config: Config) -> list[reloading.FileVersion]:
     """Returns what distinguishes the present contents of the files; None for one that cannot be read."""
     section = config.network
     files = (section.ca, section.crl, section.cert, section.key, section.secret_file)
-    return [_version(path) for path in files if path]
-
-
-def _version(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    return [reloading.version_of(path) for path in files if path]
 
 
 class BesideKafka:
@@ -206,22 +197,18 @@ class BesideKafka:
 
     @contextlib.asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
-        """See `Network`."""
         async with self._network.controller_side(port) as participants:
             yield _Routed(participants, self._brokers)
 
     async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
-        """See `Network`."""
         return await self._network.identify(request, controllers=controllers)
 
     def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[ControlLink]:
-        """See `Network`."""
         return self._network.participant_side(port, controllers=controllers)
 
     def spectator_side(self, *, controllers: Sequence[str] = ()) -> AbstractAsyncContextManager[SpectatorLink]:
-        """See `Network`."""
         return self._network.spectator_side(controllers=controllers)
 
 
@@ -233,5 +220,4 @@ class _Routed:
         self._brokers = brokers
 
     def connect(self, broker: Broker) -> Connection:
-        """See `Transport`."""
         return (self._participants if broker.incarnation else self._brokers).connect(broker)

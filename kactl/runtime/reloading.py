@@ -1,11 +1,27 @@
-"""Reloading of files: by a signal, before the time at which they are looked at anyway, and its failures."""
+"""Reloading of files: what shows that they have changed, a signal to look at once, and its failures."""
 
 import asyncio
+import os
 from typing import Final, Protocol
 
 import anyio
 
+FileVersion = tuple[int, int, int] | None
+
 _waiting: Final[dict[asyncio.Event, None]] = {}
+
+
+def version_of(path: str | os.PathLike[str] | None) -> FileVersion:
+    """Returns what distinguishes the present content of a file; None without a file."""
+    if not path:
+        return None
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.errno or 0, 0, 0  # reading the file explains the error
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 async def pause(seconds: float) -> None:

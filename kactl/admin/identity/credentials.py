@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,10 +33,8 @@ log = logger(__name__)
 POLL_S: Final = 1.0
 WARN_MS: Final = 14 * 86_400_000
 
-# Identity of a file's content: it changes whenever `write_private` replaces it, and if an editor writes into it.
-_Version = tuple[int, int, int] | None
 # Of the token file, the local token and the key.
-_Versions = tuple[_Version, _Version, _Version]
+_Versions = tuple[reloading.FileVersion, reloading.FileVersion, reloading.FileVersion]
 
 
 class Credentials:
@@ -187,7 +184,7 @@ class Credentials:
             log.info("%d tokens have been read again", len(self._tokens))
 
     def _seen(self) -> _Versions:
-        return _version(self._path), _version(self._local), _version(self._key_file)
+        return reloading.version_of(self._path), reloading.version_of(self._local), reloading.version_of(self._key_file)
 
     def _time_ms(self) -> int:
         """Returns the wall clock, which does not go back here: nothing expired becomes valid again."""
@@ -208,15 +205,3 @@ def _make_local() -> str:
     return new_token(
         LOCAL_NAME, Role.ADMIN, random=secrets.token_bytes(ID_BYTES + SECRET_BYTES), now_ms=0, expires_ms=None
     ).text
-
-
-def _version(path: Path | None) -> _Version:
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return error.errno or 0, 0, 0  # reading it explains the error
-    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -12,7 +12,6 @@ TLS 1.2, which end after two hours; `encryption` verifies that their certificate
 
 import contextlib
 import hashlib
-import os
 import ssl
 import time
 import weakref
@@ -34,8 +33,7 @@ POLL_S: Final = 10.0
 HANDSHAKE_S: Final = 10.0
 
 ClientAuth = Literal["none", "optional", "required"]
-_FileVersion = tuple[int | None, int, int]
-_Version = tuple[_FileVersion, ...]
+_Version = tuple[reloading.FileVersion, ...]
 
 
 class ServerTls:
@@ -156,7 +154,7 @@ class ServerTls:
         return digest.digest()
 
     def _seen(self) -> _Version:
-        return tuple(_version(path) for path in (self.cert, self._key, self._client_ca, self._crl) if path)
+        return tuple(reloading.version_of(path) for path in (self.cert, self._key, self._client_ca, self._crl) if path)
 
 
 def certificate_of(connection: ssl.SSLObject) -> bytes | None:
@@ -181,11 +179,3 @@ def has_valid_certificate(connection: ssl.SSLObject) -> bool:
     except ConnectionResetError:
         return False
     return certificate is None or not has_expired(certificate, time.time())
-
-
-def _version(path: str) -> _FileVersion:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        return error.errno, 0, 0  # loading it explains the error
-    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -8,7 +8,6 @@ the same name does not count. JSON is read much faster than TOML, which matters 
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -143,7 +142,7 @@ class UserFile:
     def __init__(self, path: Path, others: Users | None = None) -> None:
         self._path = path = path.absolute()  # the working directory may change
         self._others = others
-        self._version = _version(path)
+        self._version = reloading.version_of(path)
         self.reload_failed = False
         try:
             self._users = read_users(path)
@@ -177,7 +176,7 @@ class UserFile:
 
     async def refresh(self) -> None:
         """Read the file again if it has changed. One that cannot be used changes nothing."""
-        version = await run_in_thread(_version, self._path)
+        version = await run_in_thread(reloading.version_of, self._path)
         if version == self._version:
             return
         self._version = version  # one line in the log for each change
@@ -195,11 +194,3 @@ class UserFile:
 def _iterations(users: Mapping[str, User]) -> Mapping[Name, frozenset[int]]:
     verifiers = [user.verifiers for user in users.values()]
     return {name: frozenset(own[name].iterations for own in verifiers if name in own) for name in HASHES}
-
-
-def _version(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
