@@ -93,7 +93,6 @@ def drain(
     Confirmation is required if partitions would fall below min.insync.replicas. Partitions without another in-sync
     replica stay with the broker and are listed; the exit code is then 1.
     """
-    form = settings.form()
     path = f"/v1/brokers/{quoted(broker_id)}/drain"
     if undo and (until is not None or until_restart):
         raise click.UsageError("--undo ends a drain now: leave --until and --until-restart away")
@@ -101,9 +100,7 @@ def drain(
     if not (undo or dry_run or yes):
         _confirm(settings, path, request)
     answer = settings.api.post(path, request, BrokerDrained)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         output.print_lines(f"{name.topic}-{name.partition}" for name in answer.remaining)
         for line in _drained(answer):
             settings.note(line)
@@ -124,16 +121,13 @@ def stoppable(settings: Settings, *, broker_id: int, wait: bool) -> None:
     \b
       kactl broker stoppable 3 --wait --timeout 600 && ssh broker-3 systemctl restart kafka
     """
-    form = settings.form()
     path = f"/v1/brokers/{quoted(broker_id)}/stoppable"
     deadline = time.monotonic() + settings.timeout_s
     answer = settings.api.get(path, Stoppable)
     while wait and not answer.stoppable and time.monotonic() + WAIT_INTERVAL_S < deadline:
         time.sleep(WAIT_INTERVAL_S)
         answer = settings.api.get(path, Stoppable)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         output.print_lines(_stoppable(answer))
     if not answer.stoppable:
         click.get_current_context().exit(Exit.FAILED)
@@ -239,9 +233,6 @@ def _names(some: SomePartitions) -> str:
 
 
 def _do(settings: Settings, broker_id: int, action: str, done: str, request: BrokerAction) -> None:
-    form = settings.form()
     answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", request, BrokerActed)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         settings.note(f"Broker {broker_id}: {action} is possible. Nothing was changed." if request.dry_run else done)

@@ -117,6 +117,13 @@ class Settings:
             raise Failure(f"-o: {_no_form(self.output, self.forms)}", Exit.USAGE)
         return self.output or self.forms[0]
 
+    def printed(self, document: Any, lines: Iterable[Any] | None = None) -> bool:
+        """Print a result as `output.print_data`, if the output format is one of programs. Returns whether it is."""
+        form = self.form()
+        if form in output.DATA:
+            output.print_data(form, document, lines)
+        return form in output.DATA
+
 
 class _Form(click.Choice[str]):
     """Output format of a command. The error message lists the supported ones."""

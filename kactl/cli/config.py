@@ -41,11 +41,8 @@ def show(settings: Settings, *, file: str, for_up: bool) -> None:
     from . import up
     from .setup import read_config
 
-    form = settings.form()
     values = _plain(up.read_config(file, {}) if for_up else read_config(file))
-    if form in output.DATA:
-        output.print_data(form, values)
-    else:
+    if not settings.printed(values):
         output.print_lines(toml_lines(values))
 
 

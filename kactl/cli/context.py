@@ -25,9 +25,7 @@ def list_(settings: Settings) -> None:
     """List the contexts. Tokens are not shown."""
     contexts = context_file.load()
     items = [_shown(name, each, contexts) for name, each in sorted(contexts.contexts.items())]
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, items, items)
+    if settings.printed(items, items):
         return
     rows = [("*" if item["current"] else "", item["name"], item["server"], item["token"] or NONE) for item in items]
     output.print_lines(line.rstrip() for line in output.table(("CURRENT", "NAME", "SERVER", "TOKEN"), rows))
@@ -43,10 +41,7 @@ def current(settings: Settings) -> None:
     if not contexts.current:
         raise Failure("there is no current context: choose one with `kactl context use NAME`")
     item = _shown(contexts.current, contexts.named(contexts.current), contexts)
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, item)
-    else:
+    if not settings.printed(item):
         output.print_lines([f"{item['name']}{output.GAP}{item['server']}"])
 
 

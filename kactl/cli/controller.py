@@ -85,11 +85,8 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
 @options
 def history(settings: Settings) -> None:
     """Show the controllers that the server has observed, oldest first."""
-    form = settings.form()
     response = settings.api.get("/v1/controller/history", TermList)
-    if form in output.DATA:
-        output.print_data(form, response, response.items)
-    else:
+    if not settings.printed(response, response.items):
         output.print_lines(output.table(_TERMS, [_term(term) for term in response.items]))
 
 
@@ -104,10 +101,8 @@ def history(settings: Settings) -> None:
 @options
 def queue(settings: Settings, *, limit: int) -> None:
     """Show the controller's event queue: waiting events, current event, durations by kind of event."""
-    form = settings.form()
     response = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
-    if form in output.DATA:
-        output.print_data(form, response)
+    if settings.printed(response):
         return
     current = NONE
     if response.current is not None:
@@ -143,7 +138,6 @@ def resign(
     With `--hold` or `--until`, this instance leaves the controllership to others, also after a restart. It contests
     only after three seconds without a controller. `kactl controller release` ends the hold.
     """
-    form = settings.form()
     info = settings.api.get("/v1/controller", ControllerInfo)
     if not info.is_active:
         raise Failure(f"{settings.server} is not the controller; {info.active_id} is", Exit.PRECONDITION)
@@ -158,9 +152,7 @@ def resign(
         until_ms=until,
     )
     answer = settings.api.post("/v1/controller/resign", request, Resigned)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         did = "could resign from epoch {}. Nothing was changed." if dry_run else "has resigned from epoch {}."
         settings.note(f"Controller {info.node_id} {did.format(answer.epoch)}")
         if hold and not dry_run:

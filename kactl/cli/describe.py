@@ -153,10 +153,7 @@ def _broker_events(api: Api, broker_id: int) -> list[AnyEvent]:
 
 
 def _show(settings: Settings, document: Mapping[str, Any], lines: Callable[[], list[str]]) -> None:
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, document)
-    else:
+    if not settings.printed(document):
         output.print_lines(lines())
 
 

@@ -48,7 +48,6 @@ _COLOURS: Final = {PASS: GOOD, MISSING: WARN, WARNING: WARN, FAILED: BAD}
 @options
 def doctor(settings: Settings, *, file: str | None) -> None:
     """Check the requirements on this machine: Python, packages, Java, limits, and the servers that kactl would use."""
-    form = settings.form()
     checks = [
         *_local(),
         *_zookeeper(file),
@@ -58,9 +57,7 @@ def doctor(settings: Settings, *, file: str | None) -> None:
         *_api(file),
         _clock(settings.server),
     ]
-    if form in output.DATA:
-        output.print_data(form, checks, checks)
-    else:
+    if not settings.printed(checks, checks):
         output.print_lines(output.table(("CHECK", "RESULT", "VALUE", "DETAIL"), map(_row, checks)))
     failed = [check.check for check in checks if check.result == FAILED]
     if failed:

@@ -106,9 +106,7 @@ def _confirm(settings: Settings, request: ElectionRequest) -> ElectionAnswer | N
 
 
 def _show(settings: Settings, answer: ElectionAnswer) -> None:
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, answer, answer.results)
+    if settings.printed(answer, answer.results):
         return
     words = _WOULD if answer.dry_run else _DONE
     if answer.results:

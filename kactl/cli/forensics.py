@@ -259,9 +259,7 @@ _HEADER: Final = ("FILE", "KIND", "VERSION", "BROKER", "LEVELS", "BEGIN", "END",
 
 
 def _show(settings: Settings, ingested: "Ingested", logs: tuple[str, ...], form: str) -> None:
-    if form in output.DATA:
-        output.print_data(form, ingested, ingested.files)
-    else:
+    if not settings.printed(ingested, ingested.files):
         shown = [file for file in ingested.files if file.is_log or settings.verbose or failed(file, logs)]
         output.print_lines(output.table(_HEADER, map(_row, shown)))
         for line in remarks(ingested.files):

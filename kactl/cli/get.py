@@ -197,10 +197,7 @@ def events(settings: Settings, *, since: Since, kinds: tuple[str, ...], topic: s
         if page.next_after <= after:
             break
         after = page.next_after
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, list(found), found)
-    else:
+    if not settings.printed(list(found), found):
         output.print_lines(line(event) for event in found)
     if not found:
         settings.note("There are no such events in this time.")
@@ -212,10 +209,7 @@ def events(settings: Settings, *, since: Since, kinds: tuple[str, ...], topic: s
 def controller(settings: Settings) -> None:
     """Show the controller, and the state of the server that responds."""
     items = settings.api.get("/v1/controller", ControllerInfo)
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, items)
-    else:
+    if not settings.printed(items):
         output.print_lines(output.pairs(controller_values(items)))
 
 
@@ -226,10 +220,7 @@ def show(
     settings: Settings, items: Sequence[msgspec.Struct], header: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> None:
     """Print a list in the requested format; JSON and YAML have the items of the API's response."""
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, items, items)
-    else:
+    if not settings.printed(items, items):
         output.print_lines(output.table(header, rows))
 
 
@@ -241,10 +232,7 @@ def list_topics(settings: Settings) -> None:
 
 def show_partitions(settings: Settings, items: Sequence[PartitionInfo]) -> None:
     """Print partitions."""
-    form = settings.form()
-    if form in output.DATA:
-        output.print_data(form, items, items)
-    else:
+    if not settings.printed(items, items):
         output.print_lines(partition_table(items))
 
 

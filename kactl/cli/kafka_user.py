@@ -112,11 +112,8 @@ def add(
 @local_options
 def list_(settings: Settings, *, config: str, users: str | None) -> None:
     """List the users of the file."""
-    form = settings.form()
     items = [_info(user) for _, user in sorted(_known(_user_file(config, users)).items())]
-    if form in output.DATA:
-        output.print_data(form, items, items)
-    else:
+    if not settings.printed(items, items):
         output.print_lines(output.table(_HEAD, map(_row, items)))
 
 

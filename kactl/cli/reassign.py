@@ -280,14 +280,12 @@ def _standing(item: Standing) -> tuple[Cell, ...]:
 
 
 def _carry_out(settings: Settings, targets: list[ReassignmentTarget], **how: Unpack[_How]) -> None:
-    form, dry_run = settings.form(), how["dry_run"]
+    dry_run = how["dry_run"]
     request = ReassignmentRequest(partitions=targets, dry_run=dry_run, reason=how["reason"])
     if not dry_run and not how["yes"]:
         _confirm(settings, request)
     answer = settings.api.post("/v1/reassignments", request, ReassignmentAnswer)
-    if form in output.DATA:
-        output.print_data(form, answer, answer.results)
-    else:
+    if not settings.printed(answer, answer.results):
         output.print_lines(_results(answer))
         failed = sum(item.outcome == "failed" for item in answer.results)
         summary = f"{len(answer.results) - failed:,} {'would begin' if dry_run else 'begun'}, {failed:,} failed."

@@ -5,7 +5,6 @@ import click
 from kactl.admin.schema import ReplicaResetInfo, ReplicaResetting
 from kactl.model import TopicPartition
 
-from . import output
 from .api_client import quoted
 from .common_options import Settings, dry_run_option, never_asks, options, reason_option
 
@@ -32,12 +31,9 @@ def reset(settings: Settings, *, name: str, broker_id: int, dry_run: bool, reaso
         partition = TopicPartition.parse(name)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="TOPIC-P") from None
-    form = settings.form()
     path = f"/v1/topics/{quoted(partition.topic)}/partitions/{partition.partition}/replicas/{quoted(broker_id)}/reset"
     answer = settings.api.post(path, ReplicaResetting(dry_run=dry_run, reason=reason), ReplicaResetInfo)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         failure = answer.failure
         detail = f" ({failure.detail})" if failure.detail else ""
         was = f"{partition} on broker {broker_id}, which {{}} {failure.status.replace('_', ' ')}{detail}."

@@ -78,7 +78,6 @@ def report(
     The first line states how much the logs cover: brokers, files, lines, time. If any of these is below 95 %, the exit
     code is 1, unless --partial is given.
     """
-    form = settings.form()
     _check_topic(topic)
     for option, file in (("--html", html), ("--markdown", markdown)):
         _check_file(option, file)
@@ -115,9 +114,7 @@ def report(
 
     failures = [_write(html, page, result, moments), _write(markdown, as_markdown, result, moments)]
     # Printed even if a file could not be written, because the jobs take long.
-    if form in output.DATA:
-        output.print_data(form, result)
-    else:
+    if not settings.printed(result):
         output.print_lines(_lines(result))
     for file, failure in zip((html, markdown), failures, strict=True):
         if file is not None and failure is None:

@@ -77,9 +77,7 @@ def _code(info: ClusterInfo, *, warn_as_error: bool) -> Exit:
 
 
 def _show(settings: Settings, form: str, info: ClusterInfo) -> None:
-    if form in output.DATA:
-        output.print_data(form, info)
-    else:
+    if not settings.printed(info):
         lines = [_headline(info), *output.table(_HEADER, map(_row, info.checks))]
         output.print_lines(line.rstrip() for line in lines)
         for check in info.checks:

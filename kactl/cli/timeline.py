@@ -69,7 +69,6 @@ def timeline(
     """
     from kactl.model.errors import NotFound
 
-    form = settings.form()
     with errors_translated():
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
@@ -88,16 +87,14 @@ def timeline(
             else:
                 history = entries.timeline(results, topic, partition, begin=first, end=last, limit=limit)
     if partition is None:
-        _show_partitions(rows, form)
+        _show_partitions(settings, rows)
         settings.note(f"{topic} is a topic: for the timeline of a partition, write its name, such as {topic}-0.")
     else:
-        _show(settings, history, moments, form)
+        _show(settings, history, moments)
 
 
-def _show(settings: Settings, history: "Timeline", moments: "Moments", form: str) -> None:
-    if form in output.DATA:
-        output.print_data(form, history, history.entries)
-    else:
+def _show(settings: Settings, history: "Timeline", moments: "Moments") -> None:
+    if not settings.printed(history, history.entries):
         output.print_lines(output.table(_HEADER, (_row(entry, moments) for entry in history.entries)))
         settings.note(f"Times are in {moments.name}.")
     if history.more:
@@ -133,10 +130,8 @@ _COLOURS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def _show_partitions(rows: "Iterable[Incarnation]", form: str) -> None:
-    if form in output.DATA:
-        output.print_data(form, rows, rows)
-    else:
+def _show_partitions(settings: Settings, rows: "Iterable[Incarnation]") -> None:
+    if not settings.printed(rows, rows):
         output.print_lines(output.table(_PARTITIONS, map(_partition_row, rows)))
 
 

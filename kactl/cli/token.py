@@ -133,12 +133,9 @@ def list_(settings: Settings, *, config: str | None, tokens: str | None) -> None
     """List tokens, without their secrets."""
     from kactl.admin.identity.token_file import read_tokens
 
-    form = settings.form()
     with invalid_files_explained():
         items = [_info(record) for record in read_tokens(_token_file(settings, config, tokens))]
-    if form in output.DATA:
-        output.print_data(form, items, items)
-    else:
+    if not settings.printed(items, items):
         output.print_lines(output.table(_HEAD, map(_row, items)))
 
 

@@ -248,11 +248,8 @@ def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: 
 
 
 def _change(settings: Settings, name: str, request: TopicChange, done: str) -> None:
-    form = settings.form()
     answer = settings.api.patch(f"/v1/topics/{quoted(name)}", request, TopicChanged)
-    if form in output.DATA:
-        output.print_data(form, answer)
-    else:
+    if not settings.printed(answer):
         settings.note(f"Topic {name} could be changed. Nothing was changed." if request.dry_run else done)
 
 
@@ -275,8 +272,7 @@ def describe(settings: Settings, *, name: str) -> None:
         output.print_data(form, detail)
         return
     members, _ = api.partitions({"topic": name})
-    if form in output.DATA:
-        output.print_data(form, detail, members)
+    if settings.printed(detail, members):
         return
     if detail.config is None:
         raise Failure(f"topic {name}: its overrides cannot be read; retry", Exit.FAILED)
