@@ -135,7 +135,6 @@ class MemoryHub:
 
     @asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
-        """See `Network`."""
         self._check_process()
         ask = port.ask
         self.attach_controller(port.node_id, ask)
@@ -153,7 +152,6 @@ class MemoryHub:
     async def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()
     ) -> AsyncIterator[ControlLink]:
-        """See `Network`."""
         self._check_process()
         if controllers:
             raise BadRequest("controllers", "are given with a network of one process, which has no addresses")
@@ -168,7 +166,6 @@ class MemoryHub:
 
     @asynccontextmanager
     async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
-        """See `Network`."""
         if controllers:
             raise BadRequest("controllers", "are given with a network of one process, which has no addresses")
         yield MemorySpectatorLink(self._ports)
@@ -185,7 +182,6 @@ class MemorySpectatorLink:
         self._ports = ports
 
     async def watch(self, asked: Watch) -> RouteMessage:
-        """See `SpectatorLink`."""
         for port in tuple(self._ports.values()):
             try:
                 with internal_errors(log, _UNANSWERED, type(asked).__name__):
@@ -206,25 +202,20 @@ class MemoryLink:
         self.peer: Endpoint | None = None
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
-        """See `ControlLink`."""
         return await self._hub.ask(request, controller=controller)
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
-        """See `ControlLink`."""
         return await self._hub.session(request)
 
     def send(self, message: "PeerMessage") -> None:
-        """See `ControlLink`."""
         if self.state is LinkState.OPEN:
             self._hub.send(message)
 
     def registered(self, broker_epoch: int) -> None:
-        """See `ControlLink`."""
         if self.state is LinkState.OPEN:
             self._hub.attach(self._port.broker, self._port)
 
     def close(self) -> None:
-        """See `ControlLink`."""
         self.state = LinkState.CLOSED
         self._hub.detach(self._port.broker, self._port)
         self._hub.link_closed(self.identity, "the participant has closed it")
@@ -245,7 +236,6 @@ class MemoryConnection:
         self._closed = False
 
     async def deliver(self, request: Request) -> Response:
-        """See `Connection`."""
         if self._closed:
             raise BrokerUnreachable(self._broker, "the connection was closed: open a new one")
         handler = self._hub.find(self._broker)
@@ -260,7 +250,6 @@ class MemoryConnection:
             raise BrokerUnreachable(self._broker, f"its handler raised {error!r}") from error
 
     async def close(self) -> None:
-        """See `Connection`."""
         self._closed = True
 
 
@@ -279,5 +268,4 @@ class MemoryTransport:
         self._request_timeout_ms = request_timeout_ms
 
     def connect(self, broker: Broker) -> MemoryConnection:
-        """See `Transport`."""
         return MemoryConnection(self._hub, broker.id, clock=self._clock, request_timeout_ms=self._request_timeout_ms)

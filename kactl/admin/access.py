@@ -101,11 +101,9 @@ class ServerPolicy:
         budget.limit(Unit.CHANGES, Rate(config.changes_per_second, _AT_ONCE_S * config.changes_per_second))
 
     def check_host(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_host(http, self._config, compare=user_of(http) is None)
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
-        """See `Policy`."""
         PEER.set(forwarded_peer(http, address_of(http) or "", self._proxies))
         if not is_open and not self._certificates.still_count(http.transport):
             raise Refused(
@@ -137,11 +135,9 @@ class ServerPolicy:
             )
 
     def check_site(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_site(http, self._config, compare=user_of(http) is None)
 
     async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
-        """See `Policy`."""
         known = _require_role(least)
         if known.is_ambient and action.effect != "read" and http.headers.get(OWN_CLIENT) != "1":
             what = "over the Unix socket" if known.way == "socket" else "by certificate"
@@ -156,11 +152,9 @@ class ServerPolicy:
             raise _too_much(excess, client.principal.label)
 
     async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
-        """See `Policy`."""
         return await self._budget.metered(account_of(_client().principal), work, paid_ms=paid_ms)
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
-        """See `Policy`."""
         _require_role(needed)
 
 
@@ -171,7 +165,6 @@ class ProbePolicy:
         self._config = config
 
     def check_host(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_host(http, self._config)
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
@@ -182,7 +175,6 @@ class ProbePolicy:
             )
 
     def check_site(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_site(http, self._config)
 
     async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
@@ -193,7 +185,6 @@ class ProbePolicy:
         """See `Policy`."""
 
     async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
-        """See `Policy`."""
         return await work
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
@@ -214,7 +205,6 @@ class MountedPolicy:
         self._config = ApiConfig(hosts=tuple(hosts))
 
     def check_host(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_host(http, self._config, compare=http.remote != "")
 
     async def authenticate(self, http: web.Request, *, is_open: bool) -> None:
@@ -223,11 +213,9 @@ class MountedPolicy:
         PRINCIPAL.set(None if is_open else await self._identify(http))
 
     def check_site(self, http: web.Request) -> None:
-        """See `Policy`."""
         origin.check_site(http, self._config, compare=http.remote != "")
 
     async def authorize(self, http: web.Request, action: Action, least: Role) -> Principal:
-        """See `Policy`."""
         if action.effect != "read" and _is_ambient(http) and http.headers.get(OWN_CLIENT) != "1":
             raise forbidden(
                 f"changes by cookie, certificate or password of a browser need the header `{OWN_CLIENT}: 1`"
@@ -242,11 +230,9 @@ class MountedPolicy:
         """See `Policy`. The program limits its clients."""
 
     async def metered(self, work: Awaitable[T], *, paid_ms: float) -> T:
-        """See `Policy`."""
         return await work
 
     async def check_content(self, http: web.Request, action: Action, needed: Role) -> None:
-        """See `Policy`."""
         await self._require(_principal(), msgspec.structs.replace(action, role=needed.label))
 
     async def _identify(self, http: web.Request) -> Principal:

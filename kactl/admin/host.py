@@ -3,7 +3,6 @@
 An application can be mounted before its controller is entered, and outlive it.
 """
 
-import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -12,17 +11,11 @@ from kactl.config.settings import Config
 from kactl.model.errors import ErrorCode
 from kactl.runtime.tasks import Tasks
 from kactl.telemetry.attempts import Attempts, Recorded
-from kactl.telemetry.past_states import PastStates
 
-from .audit_trail import AuditTrail
-from .exposure_report import ExposureReport
-from .identity.credentials import Credentials
 from .interface_attempts import add_attempt
-from .limits import Capacity
 from .problem import Refused
 from .schema import ProblemController
-from .security_watch import SecurityWatch
-from .service import LocalBrokers, Service
+from .service import Service, Surroundings
 
 
 class Host:
@@ -31,52 +24,27 @@ class Host:
     Args:
         controller: the controller, or a function that returns it; None while there is none.
         config: None for the defaults.
-        prefix: the path under which the application is reached; empty or begins with a slash.
-        document: the OpenAPI document.
-        credentials: the tokens of kactl's own server.
-        exposure: the interfaces of a mounted application without encryption or authentication.
-        security: the weaknesses of kactl's own server.
-        past: earlier states of the cluster.
 
     Attributes:
-        closing: set when the application shuts down; streams then end.
-        trail: the audit trail; it outlives a controller.
         has_dashboard: whether the application serves the dashboard.
     """
 
     def __init__(
         self,
         controller: Controller | Callable[[], Controller | None],
+        surroundings: Surroundings,
         *,
-        config: Config | None,
-        participants: LocalBrokers | None,
-        render_metrics: Callable[[], bytes] | None,
-        document: bytes,
-        prefix: str = "",
-        capacity: Capacity | None = None,
-        credentials: Credentials | None = None,
-        exposure: ExposureReport | None = None,
-        security: SecurityWatch | None = None,
-        past: PastStates | None = None,
-        trail: AuditTrail | None = None,
+        config: Config | None = None,
     ) -> None:
         self._controller = controller
+        self._surroundings = surroundings
         self._config = config
-        self._participants = participants
-        self._render_metrics = render_metrics
-        self._document = document
-        self.prefix = prefix
-        self._capacity = capacity or Capacity()
-        self._credentials = credentials
-        self._exposure = exposure if security is None else security.exposure
-        self._security = security
-        self.trail = trail or AuditTrail()
+        self.prefix = surroundings.prefix
+        self.trail = surroundings.trail
         self.has_dashboard = config is None or config.api.dashboard
-        self._past = past
         self._service: Service | None = None
         self._attempts: Attempts | None = None
         self._tasks = Tasks("the admin API")
-        self.closing = asyncio.Event()
 
     def find(self) -> Service | None:
         """Returns the service of the controller; None if the controller has not been entered, or was left."""
@@ -87,21 +55,7 @@ class Host:
         if self._service is None or self._service.controller is not controller:
             self._forget()
             config = Config(node_id=controller.node_id) if self._config is None else self._config
-            self._service = Service(
-                controller,
-                config,
-                self._participants,
-                self._render_metrics,
-                self._document,
-                self._capacity,
-                prefix=self.prefix,
-                closing=self.closing,
-                credentials=self._credentials,
-                exposure=self._exposure,
-                security=self._security,
-                trail=self.trail,
-                past=self._past,
-            )
+            self._service = Service(controller=controller, config=config, **vars(self._surroundings))
             self._attempts = controller.attempts
             self._attempts.attach(self._record)
             self._tasks.spawn(self._service.progress.run(controller.cluster))
@@ -132,7 +86,7 @@ class Host:
 
     def close(self) -> None:
         """End the tasks and streams of the application."""
-        self.closing.set()
+        self._surroundings.closing.set()
         self._forget()
 
     def _record(self, recorded: Recorded) -> None:

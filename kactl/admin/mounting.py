@@ -47,7 +47,7 @@ from .request_origin import REQUEST_ID, origin_of
 from .route import JSON, ApiRequest, Reply, Route, check_reason, check_type, read
 from .routes.route_table import ROUTES
 from .schema import Answer, Probe, ProblemController
-from .service import Service
+from .service import Service, Surroundings
 
 log = logger(__name__)
 audit_log = logger(AUDIT_LOGGER)
@@ -104,14 +104,15 @@ def application(
     report = _report(is_open=is_insecure)
     host = Host(
         controller,
-        config=None,
-        participants=OneParticipant(participants) if isinstance(participants, Participant) else participants,
-        render_metrics=metrics,
-        document=openapi_document(prefix),
-        prefix=prefix,
-        capacity=Capacity(streams=limits.streams, streams_per_client=limits.streams_per_principal),
-        credentials=access.credentials if isinstance(access, Tokens) else None,
-        exposure=report,
+        Surroundings(
+            participants=OneParticipant(participants) if isinstance(participants, Participant) else participants,
+            render_metrics=metrics,
+            document=openapi_document(prefix),
+            prefix=prefix,
+            capacity=Capacity(streams=limits.streams, streams_per_client=limits.streams_per_principal),
+            credentials=access.credentials if isinstance(access, Tokens) else None,
+            exposure=report,
+        ),
     )
     made = mountable(host, MountedPolicy(access, hosts))
     if is_insecure:

@@ -50,6 +50,7 @@ from .limits import Capacity
 from .mounting import mountable, openapi_document, response, unreadable
 from .security_watch import SecurityWatch
 from .served_certificates import ServedCertificates
+from .service import Surroundings
 
 log = logger(__name__)
 
@@ -116,15 +117,18 @@ async def serve(
     trail = await run_in_thread(_trail, config)
     host = Host(
         controller,
+        Surroundings(
+            participants=participants,
+            render_metrics=render_metrics,
+            document=openapi_document(""),
+            capacity=capacity,
+            credentials=credentials,
+            exposure=watch.exposure,
+            security=watch,
+            past=past,
+            trail=trail,
+        ),
         config=config,
-        participants=participants,
-        render_metrics=render_metrics,
-        document=openapi_document(""),
-        capacity=capacity,
-        credentials=credentials,
-        security=watch,
-        past=past,
-        trail=trail,
     )
     gate = Gate(capacity)
     accepted = Certificates.of(config.api, config.cluster, tls)

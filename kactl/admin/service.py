@@ -47,9 +47,9 @@ class LocalBrokers(Protocol):
         """Restart a broker."""
 
 
-@dataclasses.dataclass(slots=True)
-class Service:
-    """State of one application.
+@dataclasses.dataclass(kw_only=True)
+class Surroundings:
+    """Parts of a process around the API; they outlive a controller.
 
     Attributes:
         participants: the brokers of this process; None if it runs none.
@@ -57,12 +57,32 @@ class Service:
         render_metrics: renders the metrics for Prometheus; None if the server was started without telemetry.
         document: the OpenAPI document.
         capacity: limits of connections and event streams.
-        prefix: the path under which the application is reached, for links.
-        closing: set when the server shuts down; event streams then end.
+        prefix: the path under which the application is reached, for links; empty or begins with a slash.
+        closing: set when the application shuts down; event streams then end.
         credentials: the tokens of kactl's own server.
         exposure: interfaces of the process without encryption or authentication.
         security: the weaknesses of kactl's own server; None in other programs.
         trail: the audit trail.
+    """
+
+    document: bytes
+    participants: LocalBrokers | None = None
+    render_metrics: Callable[[], bytes] | None = None
+    capacity: Capacity = dataclasses.field(default_factory=Capacity)
+    prefix: str = ""
+    closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    credentials: Credentials | None = None
+    exposure: ExposureReport | None = None
+    security: SecurityWatch | None = None
+    trail: AuditTrail = dataclasses.field(default_factory=AuditTrail)
+    past: PastStates | None = None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Service(Surroundings):
+    """State of one application while one controller exists.
+
+    Attributes:
         heavy: plans and explanations that run, by client.
         streams_of: open event streams, by client.
         streams: number of open event streams.
@@ -76,16 +96,6 @@ class Service:
 
     controller: Controller
     config: Config
-    participants: LocalBrokers | None
-    render_metrics: Callable[[], bytes] | None
-    document: bytes
-    capacity: Capacity
-    prefix: str = ""
-    closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    credentials: Credentials | None = None
-    exposure: ExposureReport | None = None
-    security: SecurityWatch | None = None
-    trail: AuditTrail = dataclasses.field(default_factory=AuditTrail)
     heavy: Counter[str] = dataclasses.field(default_factory=Counter)
     streams_of: Counter[str] = dataclasses.field(default_factory=Counter)
     streams: int = 0
@@ -98,7 +108,6 @@ class Service:
     )
     progress: ProgressWatch = dataclasses.field(init=False)
     failure_analysis: FailureAnalysis = dataclasses.field(default_factory=FailureAnalysis)
-    past: PastStates | None = None
     _view: View | None = None
 
     def __post_init__(self) -> None:

@@ -49,7 +49,6 @@ class FaultyNetwork:
         self._responses_cut: dict[int, None] = {}
 
     def connect(self, broker: Broker) -> "FaultyConnection":
-        """See `Transport`."""
         return FaultyConnection(self, broker.id, self._transport.connect(broker))
 
     def cut(self, broker: int, *, requests: bool = True, responses: bool = True) -> None:
@@ -96,7 +95,6 @@ class FaultyConnection:
         self._connection = connection
 
     async def deliver(self, request: Request) -> Response:
-        """See `Connection`."""
         network = self._network
         await network.travel()
         if network.loses_request(self._broker):
@@ -110,5 +108,4 @@ class FaultyConnection:
         return response
 
     async def close(self) -> None:
-        """See `Connection`."""
         await self._connection.close()

@@ -77,7 +77,6 @@ class NodeNetwork:
 
     @asynccontextmanager
     async def controller_side(self, port: ControllerPort) -> AsyncIterator[Transport]:
-        """See `Network`."""
 
         async def handle(arrived: Any) -> Any:
             with self.network.internal_errors(arrived):
@@ -100,14 +99,12 @@ class NodeNetwork:
         return await port.ask(arrived)
 
     async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
-        """See `Network`."""
         raise IllegalState("participants of a simulated cluster have chosen ids: give broker_id")
 
     @asynccontextmanager
     async def participant_side(
         self, port: ParticipantPort, *, controllers: Sequence[str] = ()
     ) -> AsyncIterator[ControlLink]:
-        """See `Network`."""
         self.network.listen(self.node, self._handle)
         if self.port is None:
             self.port = port
@@ -122,7 +119,6 @@ class NodeNetwork:
         return NodeLink(self, port)
 
     def spectator_side(self, *, controllers: Sequence[str] = ()) -> AbstractAsyncContextManager[SpectatorLink]:
-        """See `Network`."""
         raise IllegalState("a simulated cluster has no spectators: use the routes of a participant or a controller")
 
     def send(self, message: PeerMessage) -> None:
@@ -159,32 +155,26 @@ class NodeLink:
 
     @property
     def state(self) -> LinkState:
-        """See `ControlLink`."""
         return LinkState.CLOSED if self._is_closed else LinkState.OPEN
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
-        """See `ControlLink`."""
         network = self._network
         return await call_controller(
             network.network, f"controller {controller}", request, timeout_ms=network.timeout_ms
         )
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
-        """See `ControlLink`."""
         raise ControllerUnreachable("participants without links have their sessions with the store")
 
     def send(self, message: PeerMessage) -> None:
-        """See `ControlLink`."""
         if not self._is_closed:
             self._network.send(message)
 
     def registered(self, broker_epoch: int) -> None:
-        """See `ControlLink`."""
         if not self._is_closed:
             self._network.port = self._port
 
     def close(self) -> None:
-        """See `ControlLink`."""
         self._is_closed = True
         if self._network.port is self._port:
             self._network.port = None

@@ -127,7 +127,6 @@ class KafkaConnection:
             forks.bury(self._streams[1].transport)
 
     async def deliver(self, request: Request) -> Response:
-        """See `kactl.transports.base.Connection`."""
         if not isinstance(request, KafkaRequest):
             raise self._unreachable(f"{type(request).__name__} is only for participants")
         if self._is_delivering:

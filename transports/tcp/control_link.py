@@ -89,7 +89,6 @@ class TcpControlLink(ControllerLink):
     # -- ControlLink ---------------------------------------------------------------------------------------------------
 
     async def ask(self, request: ControllerRequest, *, controller: int) -> Any:
-        """See `ControlLink`."""
         link = self._opened()
         if controller != self._controller:
             raise ControllerUnreachable(f"its id is {controller}, and the link leads to controller {self._controller}")
@@ -97,7 +96,6 @@ class TcpControlLink(ControllerLink):
         return self._decoded(link, lambda: wire.decode_answer(answer.head, type(request)))
 
     async def session(self, request: SessionRequest) -> SessionAnswer:
-        """See `ControlLink`."""
         if isinstance(request, Register):
             self._check_refusal()
         link = self._opened()
@@ -120,12 +118,10 @@ class TcpControlLink(ControllerLink):
             raise type(refusal)(self._search.why_not())
 
     def send(self, message: PeerMessage) -> None:
-        """See `ControlLink`."""
         if self._link is not None:
             self._one_way(self._link, Kind.PEER, relayed.sealed(message))
 
     def registered(self, broker_epoch: int) -> None:
-        """See `ControlLink`."""
         self._broker_epoch = broker_epoch
         if self._link is not None:
             self._one_way(self._link, Kind.READY, b"")

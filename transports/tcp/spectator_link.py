@@ -36,7 +36,6 @@ class TcpSpectatorLink(ControllerLink):
         super().__init__("a spectator", search, dialer, rng)
 
     async def watch(self, asked: Watch) -> RouteMessage:
-        """See `SpectatorLink`."""
         link = self._opened()
         try:
             answer = await self._exchange(link, Kind.METADATA, asked, extra_ms=asked.wait_ms)
