@@ -18,8 +18,8 @@ Shard = tuple[str, int]
 # twice, since the controller may learn of the end of the pause late.
 FAILED_MS: Final = 120_000.0
 # A shard that fails goes from owner to owner, and no other shard moves because of it. It counts for the shares again
-# after 30 s without a failure, or after the pause of its handler, which lasts up to 60 s.
-HEALED_MS: Final = (25_000.0, 100_000.0)
+# after 30 s without a failure.
+HEALED_MS: Final = 25_000.0
 
 
 class Owners(Checker):
@@ -35,6 +35,8 @@ class Owners(Checker):
         self._stored = Stored()
         self._views = Views()
         self._acting: dict[Shard, Event] = {}  # the begin of the last leadership of each shard, while it goes on
+        # When shards have failed that were moved because of it, and the controller epoch of the move.
+        self._failing: dict[Shard, tuple[float, int]] = {}
         self._failed_ms: dict[tuple[Shard, int], float] = {}  # by shard and broker
 
     def check(self, event: Event) -> Violation | None:
@@ -70,26 +72,33 @@ class Owners(Checker):
             shard, before = (topic, int(partition)), owners.get((topic, int(partition)), NO_LEADER)
             owner = NO_LEADER if value is None else value["leader"]
             if before not in (NO_LEADER, owner) and value is not None and self._may_serve(event, shard, before):
-                text = self._uneven(owners, shard, owner, event.time_ms)
+                text = self._uneven(owners, shard, owner, (event.time_ms, value["controller_epoch"]))
                 if text:
                     name = f"{topic}-{partition}"
                     text = f"{name} is taken from owner {before}, which acts and can serve: {text}"
                     return Violation("INV-69", text, event=event, contradicts=self._acting[shard])
+            failed_ms = self._failed_ms.get((shard, before), -HEALED_MS)
+            fails = event.time_ms - failed_ms < HEALED_MS
+            if fails and value is not None and owner != before and self._is_member(event, before):
+                self._failing[shard] = failed_ms, value["controller_epoch"]
             owners[shard] = owner
         return None
 
-    def _uneven(self, owners: dict[Shard, int], shard: Shard, after: int, now_ms: float) -> str:
+    def _uneven(self, owners: dict[Shard, int], shard: Shard, after: int, moment: tuple[float, int]) -> str:
         """Returns why the move of a shard does not make the shares more even; empty if it does.
 
-        Shards that fail do not count. Whether others do that have failed a short time ago cannot be known.
+        Shards that the same controller has moved since they fail do not count. Others that have failed may count: the
+        controller may not know of it.
+
+        Args:
+            moment: time and controller epoch of the move.
         """
-        last_ms = dict.fromkeys(owners, -HEALED_MS[1])
-        for (each, _), failed_ms in self._failed_ms.items():
-            if each in last_ms:
-                last_ms[each] = max(last_ms[each], failed_ms - now_ms)
+        now_ms, epoch = moment
+        fails = {each for each, (at_ms, by) in self._failing.items() if by == epoch and now_ms - at_ms < HEALED_MS}
+        failed = {each for (each, _), at_ms in self._failed_ms.items() if now_ms - at_ms < FAILED_MS}
         text = ""
-        for limit_ms in HEALED_MS:
-            counted = {each: owner for each, owner in owners.items() if each == shard or last_ms[each] <= -limit_ms}
+        for left_out in (fails, fails | failed):
+            counted = {each: owner for each, owner in owners.items() if each == shard or each not in left_out}
             if not (text := _uneven(counted, shard[0], owners[shard], after)):
                 break
         return text
@@ -104,16 +113,20 @@ class Owners(Checker):
                     owners[topic, int(partition)] = entry.value["leader"]
         return owners
 
+    def _is_member(self, event: Event, broker: int) -> bool:
+        """Whether the controller that writes knows a broker, which does not leave."""
+        view = self._views.at(event.fields["client"], event.fields["sent"])
+        registered = self._stored.value(f"brokers/{broker}")
+        if view is None or registered is None or registered.get("evicted") or broker in view.shutting_down:
+            return False
+        return bool(view.brokers.get(broker) == registered["epoch"])
+
     def _may_serve(self, event: Event, shard: Shard, owner: int) -> bool:
         """Whether an owner acts, and the controller that writes has no reason to pass it over."""
-        began = self._acting.get(shard)
-        if began is None or began.fields["broker"] != owner:
+        began, registered = self._acting.get(shard), self._stored.value(f"brokers/{owner}")
+        if began is None or began.fields["broker"] != owner or not self._is_member(event, owner):
             return False
-        registered = self._stored.value(f"brokers/{owner}")
-        if registered is None or registered["epoch"] != began.fields["life"] or registered.get("evicted"):
-            return False
-        view = self._views.at(event.fields["client"], event.fields["sent"])
-        if view is None or view.brokers.get(owner) != registered["epoch"] or owner in view.shutting_down:
+        if registered is None or registered["epoch"] != began.fields["life"]:
             return False
         return event.time_ms - self._failed_ms.get((shard, owner), -FAILED_MS) >= FAILED_MS
 
