@@ -37,7 +37,7 @@ from kactl.decide.messages.events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from kactl.decide.outbound.coalesce import Alive, alive_in, coalesced
+from kactl.decide.outbound.coalesce import Alive, coalesced
 from kactl.model import Broker
 from kactl.model.errors import BrokerUnreachable
 from kactl.runtime.clock import Clock
@@ -48,12 +48,10 @@ from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
 from .actor import Actor, ActorStopped, Entry, InboxFull
-from .send_gate import SendGate
 
 log = logger(__name__)
 
 DeletionsIn = Callable[[StopReplica, StopReplicaResponse], PartitionErrors]
-
 # Kafka's own pause between two attempts.
 RETRY_BACKOFF_MS: Final = 100
 # A broker that is this far behind is sent everything anew, which is one request of each kind.
@@ -66,13 +64,47 @@ SLOW_COUNT: Final = 4
 SLOW_FACTOR: Final = 4
 # This many waiting requests are coalesced however slow the broker is; and again once they are twice the rest.
 COALESCE_COUNT: Final = 64
-
-
 # A broker that this many attempts in a row did not reach is down: the first failure may be that of an old connection.
 DOWN_FAILURES: Final = 2
 # The first warning, after two seconds: the registration of a broker that stops ends sooner, and after a takeover
 # participants have found the controller by then.
 WARNED_FAILURES: Final = 20
+
+
+class SendGate:
+    """Holds back all requests to brokers while the store session may have expired unnoticed; open at first.
+
+    Another controller may be active then. Brokers distinguish the two by their epochs; it is better still that they
+    receive requests from only one of them.
+    """
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+        self.reason = ""  # why it was closed last
+
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    def pause(self, why: str) -> None:
+        """Pause sending. In-flight requests are not cancelled."""
+        if self.is_open:
+            log.info("nothing is sent to brokers from now on: %s", why)
+            self.reason = why
+            self._open.clear()
+
+    def open(self) -> None:
+        """Resume sending. Does nothing if the gate is open."""
+        if not self.is_open:
+            log.info("requests are sent to brokers again")
+            self._open.set()
+
+    async def wait_open(self) -> None:
+        """Wait until the gate is open. It is open when this returns."""
+        # It may have been paused again after it woke this task.
+        while not self._open.is_set():
+            await self._open.wait()
 
 
 class Outgoing(NamedTuple):
@@ -233,7 +265,7 @@ class Channel(Actor[Outgoing]):
         for event in events:
             event.acknowledged(self.broker.id)
         if isinstance(request, UpdateMetadata) and not response.error:
-            self._alive = alive_in(request)
+            self._alive = request.alive
         ORIGIN.set(Origin(answered=events))
         await self._answered(request, response)
         self._progressed()
@@ -248,7 +280,7 @@ class Channel(Actor[Outgoing]):
         alive = self._alive
         in_flight = None if self._in_flight is None else self._in_flight.message.request
         if isinstance(in_flight, UpdateMetadata):
-            alive = alive_in(in_flight)
+            alive = in_flight.alive
         left = coalesced([entry.message.request for entry in waiting], broker=self.broker.id, alive=alive)
         self._coalesce_count = max(COALESCE_COUNT, 2 * (len(left) + (self._in_flight is not None)))
         log.info("broker %d is slow: of %d requests that waited %d are left", self.broker.id, len(waiting), len(left))

@@ -26,8 +26,7 @@ from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
 from .actor import ActorStopped
-from .channel import Channel, DeletionsIn
-from .send_gate import SendGate
+from .channel import Channel, DeletionsIn, SendGate
 
 log = logger(__name__)
 
@@ -169,7 +168,7 @@ class Channels:
 
     async def closed(self) -> None:
         """Wait until the removed channels have closed their connections."""
-        # Not `asyncio.gather`: see `kactl.actors.machines.chunks`.
+        # Not `asyncio.gather`: see `kactl.actors.machines.machine`.
         if self._closing:
             await asyncio.wait(self._closing)
 

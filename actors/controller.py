@@ -3,7 +3,7 @@
 `handlers` has a handler for each kind of event. The loop decides nothing that a machine could decide; it waits for the
 machines and the store only, never for a broker.
 
-Small events are handled between two chunks of a large one; see `preemption`.
+Small events are handled between two chunks of a large one; see `priority_inbox`.
 
 Source: the classic controller's ControllerEventManager.
 """
@@ -13,6 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.actors.handlers.base import ControllerContext
+from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
+from kactl.actors.handlers.registry import AllHandlers
+from kactl.actors.machines.topic_settings import Unclean
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.events import (
     ControllerState,
@@ -23,6 +28,7 @@ from kactl.decide.messages.events import (
     WriteFailure,
 )
 from kactl.model.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
+from kactl.runtime.clock import Clock
 from kactl.runtime.conditions import Conditions
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_record import EventRecord
@@ -30,12 +36,6 @@ from kactl.telemetry.event_records import EventRecords
 from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
-from .handlers.base import ControllerContext
-from .handlers.controllership import CONTEST_BACKOFF_MS
-from .handlers.registry import AllHandlers
-from .handlers.timers import Timers
-from .late_start import LateStart
-from .machines.unclean import Unclean
 from .priority_inbox import PriorityInbox
 from .watcher import RECORDED
 
@@ -50,6 +50,9 @@ RETRY_LATER_MS: Final = 10_000
 START_AGAIN_MS: Final = 5_000
 # At a yield point small events may take this many times as long as the large event ran since the one before.
 PREEMPTION_SHARE: Final = 4
+
+# A store that elects a leader of its own needs a few seconds; after that, somebody has to look.
+LATE_MS: Final = 5_000
 
 
 class ControllerLoop(Actor[Event]):
@@ -280,3 +283,30 @@ def inbox_of(now: Callable[[], float]) -> PriorityInbox[Event]:
 
 def _lane_of(event: Event) -> int:
     return event.priority
+
+
+class LateStart:
+    """Reports failed attempts to start: the first ones as warnings, then an error once a minute."""
+
+    def __init__(self, node_id: int, clock: Clock) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._began_ms: float | None = None
+        self._conditions = Conditions(log, clock.monotonic_ms)
+
+    def failed(self, error: StoreError) -> None:
+        """Report a failed attempt."""
+        now_ms = self._clock.monotonic_ms()
+        if self._began_ms is None:
+            self._began_ms = now_ms
+        if now_ms - self._began_ms < LATE_MS:
+            text = "controller %d cannot start yet, and tries again: %s"
+            self._conditions.add("", logging.WARNING, text, self._node_id, error)
+        else:
+            text, late_s = "controller %d has not started for %.0f s: %s", (now_ms - self._began_ms) / 1000
+            self._conditions.add("", logging.ERROR, text, self._node_id, late_s, error, kind="late")
+
+    def started(self) -> None:
+        """Forget the failed attempts."""
+        self._conditions.end("", "controller %d has started", self._node_id)
+        self._began_ms = None

@@ -133,4 +133,4 @@ class Spectators:
         finally:
             changed.cancel()
             late.cancel()
-            await asyncio.wait({changed, late})  # not `asyncio.gather`: see `kactl.actors.machines.chunks`
+            await asyncio.wait({changed, late})  # not `asyncio.gather`: see `kactl.actors.machines.machine`

@@ -65,11 +65,11 @@ from .controller import ControllerLoop, inbox_of
 from .gauges import readings
 from .handlers.base import ControllerContext
 from .links import Links
-from .machines.chunks import WHOLE
+from .machines.machine import WHOLE
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
 from .machines.topic_settings import TopicSettings
-from .preemption import Preemption
+from .priority_inbox import Preemption
 from .queries import Queries, Snapshot
 from .remote_sessions import RemoteSessions
 from .spectators import Spectators

@@ -31,8 +31,8 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 
 from .actor import ActorStopped
+from .channel import SendGate
 from .priority_inbox import PriorityInbox
-from .send_gate import SendGate
 
 log = logger(__name__)
 

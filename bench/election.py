@@ -31,7 +31,7 @@ from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.controller import ControllerLoop, inbox_of
 from kactl.actors.handlers.base import ControllerContext
-from kactl.actors.machines.chunks import WHOLE
+from kactl.actors.machines.machine import WHOLE
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.config.controller_settings import CHUNK_PARTITIONS, ControllerSettings

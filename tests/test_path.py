@@ -24,7 +24,7 @@ def test_the_failure_of_a_broker_takes_a_short_way_down() -> None:
     [
         ("kactl.actors.machines.partitions", "kactl.actors.controller", True),
         ("kactl.actors.machines.replicas", "kactl.actors.handlers.base", True),
-        ("kactl.actors.machines.machine", "kactl.actors.preemption", False),
+        ("kactl.actors.machines.machine", "kactl.actors.priority_inbox", False),
         ("kactl.actors.handlers.base", "kactl.actors.controller", False),
         ("kactl.stores.memory.store", "kactl.actors.watcher", True),
         ("kactl.actors.channel", "kactl.transports.memory", False),

@@ -9,7 +9,7 @@ written twice. While the stored assignment of a topic is in doubt, it is written
 ISR without being assigned in the store.
 
 A leader that proposes an unassigned replica has replicas which it should not have. The proposal is rejected, and these
-replicas are stopped afterwards; see `proposed_strays`.
+replicas are stopped afterwards; see `isr_proposals`.
 
 Leaders that send version 0 are of Kafka 2.7 to 3.1. Up to 3.0, after any error of a partition, they keep its proposal
 in flight until they receive a new leader epoch: its ISR does not change any more. So the leader epoch of a rejected
@@ -20,8 +20,7 @@ Source: the classic controller's processAlterPartition. Unlike there, rows that 
 
 import numpy as np
 
-from kactl.actors.machines.commit import Committer
-from kactl.actors.machines.topic_entries import TopicEntries
+from kactl.actors.machines.commit import Committer, TopicEntries
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.alter_partition import (
     VERSION_WITH_IDS,
@@ -43,10 +42,8 @@ from kactl.model.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEp
 from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
-from .isr_operations import count_operations, isr_sizes
+from .isr_proposals import ProposedStrays, RejectedProposals, count_operations, isr_sizes
 from .leader_epochs import LeaderEpochs
-from .proposed_strays import ProposedStrays
-from .rejected_proposals import RejectedProposals
 
 log = logger(__name__)
 

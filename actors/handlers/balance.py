@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines.balance import balance
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_led_elsewhere
@@ -23,7 +24,6 @@ from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -10,9 +10,8 @@ import anyio.lowlevel
 import numpy as np
 
 from kactl.actors.actor import Ref
-from kactl.actors.machines.machine import Outbox
-from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
-from kactl.actors.preemption import Preemption
+from kactl.actors.machines.machine import Move, MoveReplicas, MoveResult, Outbox
+from kactl.actors.priority_inbox import Preemption
 from kactl.config.controller_settings import ControllerSettings
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_leaderless
@@ -164,7 +163,7 @@ class ControllerContext:
     proposals_rejected: Counter[str] = dataclasses.field(default_factory=Counter)
 
     async def yield_point(self) -> None:
-        """Handle small events if one waits that should not wait any longer; see `preemption`.
+        """Handle small events if one waits that should not wait any longer; see `priority_inbox`.
 
         To be called where nothing of the event in progress is in flight. Afterwards, earlier knowledge of the cluster
         may be outdated.

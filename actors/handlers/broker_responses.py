@@ -27,7 +27,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Found, Notification
 
 from .base import ControllerContext, Handler, Handlers
-from .isr_operations import count_operations, isr_sizes
+from .isr_proposals import count_operations, isr_sizes
 from .offline import Offline
 from .reassignments import Reassignments
 from .serving_replicas import ServingReplicas

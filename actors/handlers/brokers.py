@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.chunks import WHOLE
+from kactl.actors.machines.machine import WHOLE
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.events import (
     BrokerChange,
     BrokerLag,
@@ -36,12 +37,10 @@ from .deletion import Deletion
 from .drains import Drains
 from .features import FeatureEvents
 from .leases import Leases
-from .offline import Offline
+from .offline import Offline, StoppedReplicas
 from .ownership import Ownership
 from .participant_ids import ParticipantIds
 from .reassignments import Reassignments
-from .stopped_replicas import StoppedReplicas
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kactl.actors.machines.unclean import Unclean
+from kactl.actors.machines.topic_settings import Unclean
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.admin import ReleaseController, ResignController
 from kactl.decide.messages.events import ControllerChange, Event, Expire, Reelect, RegisterBrokerAndReelect, Startup
 from kactl.decide.messages.log import ControllerEvent
@@ -24,7 +25,6 @@ from kactl.telemetry.terms import Controllerships
 from .base import ControllerContext, Handler, Handlers
 from .failover import Failover, Held
 from .standby import Standby
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -17,7 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines import deletion
 from kactl.decide.messages.events import TopicChange, TopicDeletion
 from kactl.decide.messages.log import TopicEvent
@@ -28,7 +29,6 @@ from kactl.model.errors import Remedy, StoreError
 from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.events import DrainProgress, DrainTimeout
 from kactl.model import Broker, Drain, Maintenance
 from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handlers
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move, MoveResult
-from kactl.actors.machines.unclean import Unclean
+from kactl.actors.machines.machine import Move, MoveResult
+from kactl.actors.machines.topic_settings import Unclean
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.decide.messages.admin import ElectionKind, ElectionResult, EnableUncleanElections, ReplicaLeaderElection

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kactl.actors.priority_inbox import Timers
 from kactl.config.topic import is_leased, standbys
 from kactl.decide.messages.events import BrokerChange, Event, TopicDeletion
 from kactl.decide.messages.leases import HolderExpiry, HolderSilence, LeaderEpochs, ReportLeaderships
@@ -35,7 +36,6 @@ from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .ownership import Ownership
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -19,7 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.ownership import Place, Shard, Shards, even, place
 from kactl.decide.machines.restart import Restart, stopped
@@ -34,7 +35,6 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handler, Handlers
-from .timers import Timers
 
 log = logger(__name__)
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from kactl.actors.machines.commit import Committer
-from kactl.actors.machines.messages import Move, MoveResult
-from kactl.actors.machines.topic_entries import TopicEntries, brokers_of
+from kactl.actors.machines.commit import Committer, TopicEntries, brokers_of
+from kactl.actors.machines.machine import Move, MoveResult
 from kactl.decide.machines import reassignment
 from kactl.decide.machines.election import Election
 from kactl.decide.state.change import Change, Refusal
@@ -32,8 +31,7 @@ from kactl.stores.base import Assignments
 
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
-from .reassignment_failures import Failure, Failures, failure_of, mark_failed, refused_rows, unless_over
-from .reassignment_leaders import TargetLeaders
+from .reassignment_failures import Failure, Failures, TargetLeaders, failure_of, mark_failed, refused_rows, unless_over
 from .reassignment_requests import WaitingRequest
 
 log = logger(__name__)

@@ -1,6 +1,7 @@
 """Construction of all handlers, with their dependencies on each other."""
 
-from kactl.actors.machines.unclean import Unclean
+from kactl.actors.machines.topic_settings import Unclean
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.events import Event
 
 from .alter_partition import IsrProposals
@@ -17,7 +18,7 @@ from .elections import Elections
 from .failover import Failover
 from .features import FeatureEvents
 from .leases import Leases
-from .offline import Offline
+from .offline import Offline, StoppedReplicas
 from .ownership import Ownership
 from .participant_ids import ParticipantIds
 from .partition_expansion import Growth
@@ -27,8 +28,6 @@ from .reassignments import Reassignments
 from .serving_replicas import ServingReplicas
 from .shutdown import Shutdowns
 from .standby import Standby
-from .stopped_replicas import StoppedReplicas
-from .timers import Timers
 from .topics import TopicEvents
 
 

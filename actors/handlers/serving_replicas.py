@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.messages.events import Event, ReplicaRecovery
 from kactl.decide.state.rows import RowNumbers, common
 from kactl.model import ReplicaState, TopicPartition
@@ -19,10 +20,9 @@ from kactl.runtime.logs import logger
 
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
+from .offline import StoppedReplicas
 from .ownership import Ownership
 from .reassignments import Reassignments
-from .stopped_replicas import StoppedReplicas
-from .timers import Timers
 
 log = logger(__name__)
 

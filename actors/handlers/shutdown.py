@@ -20,7 +20,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines import draining
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.partition import is_led_by
@@ -35,9 +36,8 @@ from kactl.runtime.logs import logger
 from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 from .drains import Drains
+from .offline import StoppedReplicas
 from .ownership import Ownership
-from .stopped_replicas import StoppedReplicas
-from .timers import Timers
 
 log = logger(__name__)
 

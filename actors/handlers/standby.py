@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines import partition
 from kactl.decide.messages.events import Event, StandbyUpdate, TopicChange
 from kactl.decide.state.cluster import Cluster
@@ -28,7 +29,6 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Changes, Names, Store
 
 from .base import ControllerContext, Handler, Handlers
-from .timers import Timers
 from .topics import bounded, reassigned
 
 log = logger(__name__)

@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.actors.machines.messages import Move
-from kactl.actors.machines.unclean import KEY as UNCLEAN
-from kactl.actors.machines.unclean import Unclean
+from kactl.actors.machines.machine import Move
+from kactl.actors.machines.topic_settings import UNCLEAN, Unclean
 from kactl.decide.machines.election import Election
 from kactl.decide.machines.placement import check_creation, usable_brokers
 from kactl.decide.machines.topic_progress import Delivery, leader_epochs, missing_brokers, progress_of

@@ -2,7 +2,7 @@
 
     plan → commit → apply → gather → send; rows that the store rejects are reloaded and planned again
 
-Each chunk of a large move goes this way; see `chunks`.
+Each chunk of a large move goes this way; see `machine`.
 
 Source: the classic controller's ZkPartitionStateMachine.
 """
@@ -24,13 +24,10 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import FIRST, EventLog
 
-from ..preemption import NEVER, Preemption
-from .chunks import WHOLE
-from .commit import CommitResult
-from .machine import Machine, Outbox
-from .messages import Move, MoveResult
-from .topic_entries import TopicEntries
-from .unclean import Unclean
+from ..priority_inbox import NEVER, Preemption
+from .commit import CommitResult, TopicEntries
+from .machine import WHOLE, Machine, Move, MoveResult, Outbox
+from .topic_settings import Unclean
 
 log = logger(__name__)
 

@@ -3,7 +3,7 @@
 Every move but the one to OFFLINE is made for all replicas of a call at once. The move to OFFLINE is made broker by
 broker, in ascending order: each removes its broker from the ISR that the one before left, under its own leader epoch.
 
-A large move is made in chunks of partitions; see `chunks`.
+A large move is made in chunks of partitions; see `machine`.
 
 Source: the classic controller's ZkReplicaStateMachine.
 """
@@ -25,11 +25,9 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import EventLog
 
-from ..preemption import NEVER, Preemption
-from .chunks import WHOLE
+from ..priority_inbox import NEVER, Preemption
 from .commit import CommitResult
-from .machine import Machine, Outbox
-from .messages import MoveReplicas
+from .machine import WHOLE, Machine, MoveReplicas, Outbox
 
 log = logger(__name__)
 

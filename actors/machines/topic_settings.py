@@ -7,6 +7,9 @@ again. Health checks, partition lists and previews use them, for example to name
 The value of a topic is its override, else the default for all brokers in the store, else the setting of the brokers'
 own files, which kactl cannot read and takes from its configuration. Values of single brokers are not looked at.
 
+An election reads in the store whether it may be unclean: the setting of a topic takes precedence over the one for all
+brokers, and that over this instance's own.
+
 Source: LogConfig, DynamicBrokerConfig (precedence); Partition.effectiveMinIsr (never more than there are replicas).
 """
 
@@ -17,24 +20,24 @@ from typing import Final
 import numpy as np
 
 from kactl.config.controller_settings import KAFKA_DEFAULT
+from kactl.decide.machines.election import Election, nobody_in_sync_online
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, Ints, Rows
 from kactl.decide.state.table import Table
-from kactl.model.errors import KactlError
+from kactl.model.errors import KactlError, StoreError
 from kactl.runtime.clock import Clock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, Store, StoreEvent
 
-from .unclean import KEY as UNCLEAN
-
 log = logger(__name__)
+
+UNCLEAN: Final = "unclean.leader.election.enable"
 
 MIN_ISR: Final = "min.insync.replicas"
 UNKNOWN: Final = 0
 _NOT_READ: Final = -2
 _NO_OVERRIDE: Final = -1
 _ALLOWED: Final = 1
-
 # One call of the store reads so many configurations: about 10 ms of the loop over ZooKeeper.
 TOPICS_AT_ONCE: Final = 500
 # A caller waits this long for configurations that are not known yet. Missing ones are then reported as unknown.
@@ -43,6 +46,57 @@ READ_LIMIT_S: Final = 2.0
 RETRY_MS: Final = 5_000
 # An instance that is not the controller receives no notice of a changed configuration.
 STANDBY_AGE_MS_MAX: Final = 60_000
+
+
+class Unclean:
+    """Reads whether unclean elections are allowed.
+
+    Attributes:
+        own: this instance's own setting.
+        stored: the setting for all brokers in the store, which takes precedence; None if there is none.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store, *, own: bool = False) -> None:
+        self._cluster = cluster
+        self._store = store
+        self.own = own
+        self.stored: bool | None = None
+
+    @property
+    def default(self) -> bool:
+        """Returns whether unclean elections are allowed for topics without a setting."""
+        return self.own if self.stored is None else self.stored
+
+    async def allowed(self, rows: Rows, election: Election | None) -> tuple[Bools, Bools]:
+        """Returns bool[n] twice: rows that need an unclean election and allow it; rows with an unreadable setting.
+
+        Rows without leadership need none.
+        """
+        allowed = np.zeros(len(rows), np.bool_)
+        unreadable = np.zeros(len(rows), np.bool_)
+        if election not in (Election.OFFLINE, Election.UNCLEAN):
+            return allowed, unreadable
+        wanting = rows.has_leadership & nobody_in_sync_online(rows, self._cluster.live_brokers)
+        if election is Election.UNCLEAN:
+            return wanting, unreadable
+        numbers = np.unique(rows.topic[wanting]).tolist()
+        if not numbers:
+            return allowed, unreadable
+        names = {number: self._cluster.table.topic_at(number).name for number in numbers}
+        try:
+            configs = await self._store.topic_configs(sorted(names.values()))
+        except StoreError as failed:
+            log.error("the configuration of %d topics could not be read: %s", len(names), failed)
+            configs = dict.fromkeys(names.values())
+        for number, name in names.items():
+            here = wanting & (rows.topic == number)
+            config = configs.get(name)
+            if config is None:
+                unreadable |= here
+                continue
+            text = config.get(UNCLEAN)
+            allowed |= here & (self.default if text is None else text.strip().lower() == "true")
+        return allowed, unreadable
 
 
 class TopicSettings:

@@ -33,7 +33,7 @@ class LiveCluster:
 
     Attributes:
         rows: the partitions with leadership, without those of topics that are queued for deletion. Shards have no
-            replicas that failures could take; see `kactl.decide.machines.shard_losses`.
+            replicas that failures could take; see `kactl.decide.machines.draining`.
         unknown: number of partitions that have no leadership yet.
         min_isr: int32[n], 0 if unknown; `unclean`: bool[n].
         brokers: all brokers that are registered or have a replica, ascending; `away`: those that are not live.

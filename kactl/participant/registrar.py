@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import anyio
 import msgspec
 
-from kactl.decide.machines.peer_endpoints import why_unusable
+from kactl.decide.machines.remote_sessions import why_unusable
 from kactl.model import NO_BROKER, Broker, Endpoint
 from kactl.model.errors import (
     BrokerIdTaken,

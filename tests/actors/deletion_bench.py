@@ -15,11 +15,10 @@ from kactl.actors.actor import Ref
 from kactl.actors.handlers.base import ControllerContext
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
-from kactl.actors.handlers.offline import Offline
+from kactl.actors.handlers.offline import Offline, StoppedReplicas
 from kactl.actors.handlers.ownership import Ownership
-from kactl.actors.handlers.stopped_replicas import StoppedReplicas
-from kactl.actors.handlers.timers import Timers
-from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.actors.machines.machine import Move, MoveReplicas
+from kactl.actors.priority_inbox import Timers
 from kactl.config.controller_settings import ControllerSettings
 from kactl.decide.machines.topic_progress import Delivery
 from kactl.decide.messages.control import StopReplicaResponse

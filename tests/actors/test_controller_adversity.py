@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.actor import INBOX_LIMIT
-from kactl.actors.send_gate import SendGate
+from kactl.actors.channel import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.decide.messages.control import (
     LeaderAndIsr,

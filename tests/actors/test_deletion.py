@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.actors.machines.machine import Move, MoveReplicas
 from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.model import PartitionState, ReplicaState, TopicPartition

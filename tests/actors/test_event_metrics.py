@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.actors.machines.machine import Move, MoveReplicas
 from kactl.decide.messages.admin import ElectionKind, ReplicaLeaderElection
 from kactl.decide.messages.events import BrokerChange
 from kactl.decide.messages.log import PartitionEvent

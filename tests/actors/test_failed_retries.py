@@ -7,7 +7,7 @@ from kactl.actors.handlers.brokers import BrokerEvents
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reassignments import Reassignments
-from kactl.actors.machines.topic_entries import TopicEntries
+from kactl.actors.machines.commit import TopicEntries
 from kactl.model import Assignment
 from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle

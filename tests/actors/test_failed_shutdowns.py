@@ -4,7 +4,7 @@ import pytest
 
 from kactl.actors.handlers.brokers import BrokerEvents
 from kactl.actors.handlers.deletion import Deletion
-from kactl.actors.handlers.stopped_replicas import StoppedReplicas
+from kactl.actors.handlers.offline import StoppedReplicas
 from kactl.model import ReplicaState
 from kactl.model.errors import StoreUnavailable
 from tests.support.clocks import settle

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from kactl.actors.handlers.rejected_proposals import REPEAT_MS
+from kactl.actors.handlers.isr_proposals import REPEAT_MS
 from kactl.decide.messages.admin import UndrainBroker
 from kactl.decide.messages.control import StopReplica
 from kactl.model import Assignment, Drain, Maintenance

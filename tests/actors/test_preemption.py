@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
-from kactl.actors.machines.chunks import PORTION_CHUNKS
+from kactl.actors.machines.machine import PORTION_CHUNKS
 from kactl.decide.messages.admin import ElectionKind, ReplicaLeaderElection
 from kactl.decide.messages.broker import (
     AllocateProducerIds,

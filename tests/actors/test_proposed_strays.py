@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kactl.actors.handlers.proposed_strays import COLLECT_MS, FORGET_MS, ProposedStrays
+from kactl.actors.handlers.isr_proposals import COLLECT_MS, FORGET_MS, ProposedStrays
 from kactl.decide.messages.control import LeaderAndIsr, StopReplica
 from kactl.decide.messages.events import StrayProposal
 from kactl.model import Assignment, TopicPartition

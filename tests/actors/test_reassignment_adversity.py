@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kactl.actors.machines.messages import MoveReplicas
+from kactl.actors.machines.machine import MoveReplicas
 from kactl.actors.machines.replicas import Replicas
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.decide.messages.admin import UndrainBroker

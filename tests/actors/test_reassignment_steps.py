@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kactl.actors.machines.messages import MoveReplicas
+from kactl.actors.machines.machine import MoveReplicas
 from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kactl.actors.send_gate import SendGate
+from kactl.actors.channel import SendGate
 
 pytestmark = pytest.mark.anyio
 

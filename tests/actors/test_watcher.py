@@ -5,8 +5,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from kactl.actors.channel import SendGate
 from kactl.actors.priority_inbox import PriorityInbox
-from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.decide.messages.events import BrokerChange, Event, Expire, PartitionModifications
 from kactl.stores.base import Changed, StoreEvent

@@ -10,7 +10,7 @@ from kactl.participant import Life, Listener, Participant
 from kactl.participant.registrar import RETRY_MS
 from kactl.runtime.patience import START_TIMEOUT_MS
 from kactl.stores.memory import MemoryStore
-from kactl.stores.memory.client import MemorySession
+from kactl.stores.memory.store import MemorySession
 from tests.support.clocks import ManualClock, settle
 from tests.support.control_requests import ORDERS_0, StateRow, leader_and_isr, update_metadata
 

@@ -8,7 +8,7 @@ import pytest
 
 import kactl
 from kactl import admin
-from kactl.actors.handlers.timers import Timers
+from kactl.actors.priority_inbox import Timers
 from kactl.admin.progress import ProgressWatch
 from kactl.decide.messages.events import Event, Startup
 from kactl.runtime.tasks import Tasks

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kactl.stores import change_log
-from kactl.stores.change_log import ChangeLog
+from kactl.stores import entries
+from kactl.stores.entries import ChangeLog
 
 
 def row_numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -37,7 +37,7 @@ def test_changes_before_the_beginning_are_unknown() -> None:
 
 
 def test_dropped_changes_are_reported_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_log, "ROWS_MAX", 3)
+    monkeypatch.setattr(entries, "ROWS_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
         log.add(seq, row_numbers(seq), row_numbers(0))
@@ -48,7 +48,7 @@ def test_dropped_changes_are_reported_as_unknown(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_number_of_small_changes_is_limited(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(change_log, "CHANGES_MAX", 3)
+    monkeypatch.setattr(entries, "CHANGES_MAX", 3)
     log = ChangeLog()
     for seq in range(1, 6):
         log.add(seq, row_numbers(*[seq] * rows), row_numbers(*[0] * rows))

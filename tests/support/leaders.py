@@ -20,7 +20,7 @@ from kactl.participant.leases.leader import Leader
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.stores.base import SessionBound
 from kactl.stores.memory import MemoryStore
-from kactl.stores.memory.client import MemorySession
+from kactl.stores.memory.store import MemorySession
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub
 from tests.support.clocks import ManualClock, settle

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kactl.actors.machines.messages import Move, MoveReplicas, MoveResult
+from kactl.actors.machines.machine import Move, MoveReplicas, MoveResult
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.decide.machines.election import Election

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import anyio
 
-from kactl.decide.machines.peer_endpoints import why_unusable
+from kactl.decide.machines.remote_sessions import why_unusable
 from kactl.decide.messages.sessions import ParticipantLink, Register, SessionRequest, VerifyEndpoint
 from kactl.model import Endpoint
 from kactl.model.errors import BadConfig, EndpointUnreachable, KactlError, NotAuthorized, ProtocolMismatch

@@ -17,8 +17,8 @@ from kactl.admin.schema import (
     WhatIfRequest,
 )
 from kactl.admin.service import Service
+from kactl.decide.machines.draining import explained, without
 from kactl.decide.machines.explain import broker_state
-from kactl.decide.machines.shard_losses import explained, without
 from kactl.decide.machines.shards import shard_rows
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import RowNumbers

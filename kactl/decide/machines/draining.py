@@ -5,7 +5,8 @@ partitions may lose their last spare replica, others fall below `min.insync.repl
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -13,9 +14,13 @@ from kactl.decide.machines import partition, replica
 from kactl.decide.state.change import Refusal
 from kactl.decide.state.cluster import Cluster
 from kactl.decide.state.rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, common, holds, some
+from kactl.runtime.plural import count
 
 from .election import Election
-from .shard_losses import ShardLoss, without
+from .shards import shard_rows
+
+# Topics that a sentence names.
+_NAMED_MAX: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ def _replicated(cluster: Cluster, rows: Rows, min_isr: Ints) -> tuple[Rows, Ints
     return rows.take(which), min_isr[which]
 
 
-def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints, shards: ShardLoss) -> Effect:
+def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints, shards: "ShardLoss") -> Effect:
     """Returns the effect. `leader` and `in_sync` are the columns afterwards, in the slots of `before`."""
     slots = holds(before, broker)
     replicated = _count(before.assigned) > 1
@@ -134,3 +139,70 @@ def _padded(column: Any, width: int) -> Any:
 def _count(which: Bools) -> Ints:
     count: Ints = np.add.reduce(which, axis=0, dtype=np.int32)
     return count
+
+
+class ShardLoss(NamedTuple):
+    """Rows of the table, each ascending.
+
+    Attributes:
+        moved: shards that other participants own then.
+        unowned: shards that no other participant can own, until one that offers their topics starts.
+    """
+
+    moved: RowNumbers
+    unowned: RowNumbers
+
+
+def without(cluster: Cluster, brokers: Collection[int]) -> ShardLoss:
+    """Returns what happens to the shards of some participants, if these cannot own them any more."""
+    table = cluster.table
+    rows = table.rows(shard_rows(cluster))
+    rows = rows.take(np.isin(rows.leader, list(brokers)))
+    left = {
+        number: cluster.members(table.topic_at(number).name).keys() - set(brokers)
+        for number in np.unique(rows.topic).tolist()
+    }
+    can = [
+        any(row not in table.dirs_offline(broker) for broker in left[topic])
+        for row, topic in zip(rows.index.tolist(), rows.topic.tolist(), strict=True)
+    ]
+    moved = np.array(can, np.bool_)
+    return ShardLoss(rows.index[moved], rows.index[~moved])
+
+
+def explained(cluster: Cluster, brokers: Collection[int]) -> str:
+    """Returns what happens to the shards as sentences; empty without shards. `brokers`: none for the present state."""
+    table = cluster.table
+    numbers = shard_rows(cluster)
+    if not len(numbers):
+        return ""
+    if not brokers:
+        return " ".join(_present(cluster, numbers))
+    moved, unowned = without(cluster, brokers)
+    sentences = [f"{count(len(moved), 'shard')} would be owned by other participants."] if len(moved) else []
+    if len(unowned):
+        topics = _topics(sorted({name.topic for name in table.names(unowned)}))
+        shards = f"{count(len(unowned), 'shard')} of {topics}"
+        sentences.append(f"{shards} would have no owner until a participant that offers them starts; none is lost.")
+    return " ".join(sentences) or "No shard would move."
+
+
+def _present(cluster: Cluster, numbers: RowNumbers) -> Iterator[str]:
+    topics = sorted(topic.name for topic in cluster.table.owned_topics() if topic.name not in cluster.topics_to_delete)
+    shards = f"{count(len(numbers), 'shard')} of {count(len(topics), 'ownership topic')}"
+    yield f"{shards}: none is lost by failures as long as one participant lives that offers its topic."
+    members = {topic: [*cluster.members(topic)] for topic in topics}
+    if none := [topic for topic in topics if not members[topic]]:
+        yield f"No participant offers {_topics(none)}."
+    alone: dict[int, list[str]] = {}
+    for topic in topics:
+        if len(members[topic]) == 1:
+            alone.setdefault(members[topic][0], []).append(topic)
+    for member, only in sorted(alone.items())[:_NAMED_MAX]:
+        yield f"Only participant {member} offers {_topics(only)}."
+
+
+def _topics(names: Collection[str]) -> str:
+    named = [*names][:_NAMED_MAX]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(named) + more

@@ -26,11 +26,12 @@ All times are readings of the controller's lease clock, in ns. Nothing here read
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
-from kactl.model import NO_EPOCH, Broker
+from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.runtime import addresses
 
 NS_PER_MS: Final = 1_000_000
 # The part of T in which a check of the controllership allows grants, and in which the next one is sent.
@@ -243,3 +244,26 @@ class SessionTable:
         for session in due:
             session.phase = Phase.ENDING
         return due
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only programs of the same host can connect to a host."""
+    return host == "localhost" or addresses.is_loopback(host)
+
+
+def why_unusable(peer: Endpoint, others: Iterable[Endpoint] = ()) -> str | None:
+    """Returns why other participants cannot use an address, with the remedy; None if they may.
+
+    Args:
+        others: the addresses of the other participants.
+    """
+    if addresses.is_wildcard(peer.host):
+        return "it means all addresses of a host, and no program can connect to it: give advertise= the host's own"
+    if is_loopback(peer.host):
+        remote = next((other for other in others if not is_loopback(other.host)), None)
+        if remote is not None:
+            return (
+                f"only programs of its own host can connect to it, and another participant advertises {remote.host}:"
+                f"{remote.port}: give advertise= the host's own address"
+            )
+    return None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.decide.state.rows import Bools, Ints
-from kactl.model import NO_BROKER, Broker, TopicRef
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 
 Shorts = npt.NDArray[np.int16]
 _Text = Annotated[str, msgspec.Meta(max_length=1_000)]
@@ -140,6 +140,11 @@ class UpdateMetadata:
     states: PartitionStates
     live_brokers: tuple[Broker, ...] = ()
     number: int = 0
+
+    @property
+    def alive(self) -> dict[int, tuple[Endpoint, ...]]:
+        """Returns the endpoints of the live brokers, by id."""
+        return {broker.id: broker.endpoints for broker in self.live_brokers}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

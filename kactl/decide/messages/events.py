@@ -52,7 +52,7 @@ class ControllerState(enum.IntEnum):
 
 
 class Priority(enum.IntEnum):
-    """Preemption of a large event in progress by another event. See `kactl.actors.preemption`."""
+    """Preemption of a large event in progress by another event. See `kactl.actors.priority_inbox`."""
 
     EXCLUSIVE = 0  # handled after the large event
     LOW = 1  # handled between two of its chunks, if this does not delay it or if it has taken long already

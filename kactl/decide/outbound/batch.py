@@ -38,9 +38,9 @@ from kactl.decide.state.rows import Bools, Ints, RowNumbers, Rows, choose
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.model.errors import IllegalState
 
-from .fan_out import FanOut
 from .request_columns import (
     OPTIONAL,
+    FanOut,
     LeadershipColumns,
     RequestColumns,
     ascends,

@@ -48,10 +48,10 @@ from kactl.decide.messages.control import (
 from kactl.decide.state.topics import Topics
 from kactl.model import NO_BROKER, Broker
 
-from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners, alive_in
+from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners
 from .request_columns import OPTIONAL, padded
 
-__all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
+__all__ = ["Alive", "Coalesced", "coalesced"]
 
 # How many others one request may move past; requests further back are not considered.
 _PAST_MAX: Final = 6
@@ -79,7 +79,7 @@ def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) 
             part.append(request)
             continue
         result += _between(part, index - len(part), broker=broker, alive=alive)
-        alive = next((alive_in(other) for other in reversed(part) if isinstance(other, UpdateMetadata)), alive)
+        alive = next((other.alive for other in reversed(part) if isinstance(other, UpdateMetadata)), alive)
         part = []
         result.append(Coalesced(request, index))
     return result + _between(part, len(requests) - len(part), broker=broker, alive=alive)

@@ -22,10 +22,6 @@ Alive = dict[int, tuple[Endpoint, ...]]
 _ANY_EPOCH = 1 << 40
 
 
-def alive_in(request: UpdateMetadata) -> Alive:
-    return {broker.id: broker.endpoints for broker in request.live_brokers}
-
-
 class PartitionIndex:
     """All partitions of some requests, numbered by topic and partition.
 
@@ -139,7 +135,7 @@ class Metadata(MergeCandidate):
         super().__init__(position, named)
         self.gone = self._column(len(named), request.states.leader == LEADER_DURING_DELETE, np.bool_)
         self.before = alive
-        self.after = alive_in(request)
+        self.after = request.alive
 
     def _agrees(self, later: "Metadata", both: RowNumbers) -> Bools:
         agrees: Bools = ~self.gone[both] | later.gone[both]

@@ -29,8 +29,7 @@ from .columns import PER_HOLD, PER_ROW, PER_SLOT, ROWS_MIN, Columns
 from .holds import HoldColumns
 from .records import Assignments, Leaderships, Names
 from .rows import Bools, BrokerSet, Ints, RowNumbers, Rows, some
-from .topic_index import NO_ROW, Topic, TopicIndex, rows_of_all
-from .topics import AllTopics, Topics
+from .topics import NO_ROW, AllTopics, Topic, TopicIndex, Topics, rows_of_all
 
 __all__ = ["NO_ROW", "Table", "Topic", "in_sync_of"]
 

@@ -8,9 +8,8 @@ The left side is the client: one `MemoryStore` per process. The right side is th
 failures.
 """
 
-from .link import DirectLink, Link
 from .operations import ServerConnection
 from .state import MemoryState
-from .store import MemoryStore
+from .store import DirectLink, Link, MemoryStore
 
 __all__ = ["DirectLink", "Link", "MemoryState", "MemoryStore", "ServerConnection"]

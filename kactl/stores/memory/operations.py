@@ -73,6 +73,11 @@ class ServerConnection(ClientSessions):
         state.changed(Changed.TOPICS)
 
     def create_topics(self, assignments: Assignments) -> None:
+        """Create many topics at once, without configuration. Not fenced.
+
+        Raises:
+            TopicExists: one of them exists; nothing was changed.
+        """
         state = self.state
         for topic in assignments.topics:
             if topic.name in state.topics:
@@ -97,7 +102,7 @@ class ServerConnection(ClientSessions):
         stored = {name: self.state.topics[name].id_copy for name in topics if name in self.state.topics}
         return {name: copy for name, copy in stored.items() if copy is not None}
 
-    def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool) -> None:
+    def write_topic_ids(self, topics: Sequence[TopicRef], fence: Fence, *, copies_only: bool = False) -> None:
         state = self.state
         state.check(fence)
         for topic in topics:
@@ -136,8 +141,8 @@ class ServerConnection(ClientSessions):
         self.state.check(fence)
         return self._write(write, fence.epoch)
 
-    def write_isr(self, name: TopicPartition, leadership: Leadership, *, expected: int) -> int | None:
-        committed = self._write(leader_write(name, leadership, expected=expected), leadership.controller_epoch)
+    def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
+        committed = self._write(leader_write(name, state, expected=expected), state.controller_epoch)
         return int(committed.version[0]) if committed.committed[0] else None
 
     def _write(self, write: Write, controller_epoch: int) -> Committed:
@@ -148,7 +153,7 @@ class ServerConnection(ClientSessions):
         state.report_leaderships(write.names, committed)
         return committed
 
-    def changes(self, since: tuple[int, ...] | None) -> Changes:
+    def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         state = self.state
         entries = None if since is None else state.log.since(since[0])
         if since is None or entries is None:

@@ -18,8 +18,7 @@ from kactl.model import (
 from kactl.model.errors import ControllerMoved
 
 from ..base import Changed, Committed, Names, Notification, StoreEvent
-from ..change_log import ChangeLog
-from ..entries import Entries, EntryTable
+from ..entries import ChangeLog, Entries, EntryTable
 from ..topic_assignment import TopicAssignment
 from ..watch_registry import Watches
 

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from kactl.decide.state.rows import RowNumbers
-from kactl.stores.change_log import ChangeLog
-from kactl.stores.entries import Entries, EntryTable
+from kactl.stores.entries import ChangeLog, Entries, EntryTable
 
 from .connection import Connection
 from .frame import FrameDamagedError, kind_of, pack, unpack

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kactl.actors.machines.messages import Move, MoveReplicas
+from kactl.actors.machines.machine import Move, MoveReplicas
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition

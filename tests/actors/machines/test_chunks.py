@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kactl.actors.machines.chunks import (
+from kactl.actors.machines.machine import (
     HIGH_RATE_FACTOR,
     IN_FLIGHT,
     PORTION_CHUNKS,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
 from kactl.decide.machines.election import Election
 from kactl.decide.messages.log import PartitionEvent
 from kactl.decide.state.change import REFUSAL_TEXT, Refusal

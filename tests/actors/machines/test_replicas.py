@@ -6,7 +6,7 @@ Kafka reads the store before an ISR is shrunk. Here only a rejected row is read.
 import numpy as np
 import pytest
 
-from kactl.actors.machines.messages import MoveReplicas
+from kactl.actors.machines.machine import MoveReplicas
 from kactl.decide.machines import replica
 from kactl.decide.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kactl.actors.machines.messages import Move
+from kactl.actors.machines.machine import Move
 from kactl.actors.machines.partitions import Partitions
 from kactl.decide.machines import partition
 from kactl.decide.machines.election import STRATEGIES, Election, first_leader

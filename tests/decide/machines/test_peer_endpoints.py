@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.decide.machines.peer_endpoints import is_loopback, why_unusable
+from kactl.decide.machines.remote_sessions import is_loopback, why_unusable
 from kactl.model import Endpoint
 
 

@@ -17,7 +17,7 @@ from kactl.decide.messages.control import (
     StopReplica,
     UpdateMetadata,
 )
-from kactl.decide.outbound.coalesce import alive_in, coalesced
+from kactl.decide.outbound.coalesce import coalesced
 from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 from kactl.model.errors import ErrorCode
 from tests.support.marks import at_most
@@ -165,7 +165,7 @@ class CoalescingQueue:
         alive: Any = self.broker.alive or None
         begin = int(self.in_flight and bool(self.waiting))
         if begin and isinstance(self.waiting[0], UpdateMetadata):
-            alive = alive_in(self.waiting[0])
+            alive = self.waiting[0].alive
         made = coalesced(self.waiting[begin:], broker=US, alive=alive)
         self.waiting[begin:] = [each.request for each in made]
 
@@ -312,7 +312,7 @@ TOGETHER: dict[str, tuple[list[Request], list[str]]] = {
 
 @pytest.mark.parametrize(("requests", "kinds"), TOGETHER.values(), ids=TOGETHER.keys())
 def test_superseded_requests_are_merged(requests: list[Request], kinds: list[str]) -> None:
-    made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
+    made = _no_difference(requests, alive=update_one(1, 2).alive)
 
     assert [type(each).__name__ for each in made] == kinds
 
@@ -370,7 +370,7 @@ APART: dict[str, list[Request]] = {
 
 @pytest.mark.parametrize("requests", APART.values(), ids=APART.keys())
 def test_requests_with_different_outcomes_are_not_merged(requests: list[Request]) -> None:
-    made = _no_difference(requests, alive=alive_in(update_one(1, 2)))
+    made = _no_difference(requests, alive=update_one(1, 2).alive)
 
     assert [id(each) for each in made] == [id(each) for each in requests]
 
@@ -418,7 +418,7 @@ def test_merged_request_has_the_queue_time_of_its_first() -> None:
         stop_one("a-0", -1),
     ]
 
-    made = coalesced(requests, broker=US, alive=alive_in(update_one(1, 2)))
+    made = coalesced(requests, broker=US, alive=update_one(1, 2).alive)
 
     assert [(type(each.request).__name__, each.since) for each in made] == [
         ("UpdateMetadata", 0),

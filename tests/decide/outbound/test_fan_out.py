@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kactl.decide.messages.control import PartitionStates
-from kactl.decide.outbound.fan_out import FanOut, PartitionStatesView
+from kactl.decide.outbound.request_columns import FanOut, PartitionStatesView
 from kactl.decide.state.topics import Topics
 from kactl.model import TopicRef
 

@@ -6,7 +6,7 @@ import pytest
 from kactl.model import Leadership, ReplicaStatus
 from kactl.model.errors import LeadershipLost, StoreUnavailable
 from kactl.participant.handlers.orders import HandlerState
-from kactl.stores.memory.client import MemorySession
+from kactl.stores.memory.store import MemorySession
 from tests.participant.conftest import MARGIN_MS, SESSION_MS, Network
 from tests.support.clocks import settle
 from tests.support.control_requests import ID_A, ORDERS_0, StateRow, lease_release, stop_replica
@@ -226,7 +226,7 @@ async def test_lapsed_leadership_resumes_with_its_token_after_a_change_of_the_is
             if is_silent:
                 raise StoreUnavailable("the connection broke")
 
-    monkeypatch.setattr("kactl.stores.memory.client.MemorySession", SilentSession)
+    monkeypatch.setattr("kactl.stores.memory.store.MemorySession", SilentSession)
     async with handled.running_participant():
         await network.lead_and_follow(1, LED)
         await settle()

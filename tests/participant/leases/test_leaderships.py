@@ -8,7 +8,7 @@ from kactl.participant import Listener, Participant
 from kactl.participant.leases.events import LeaseEvent, LeaseLapsed, LeaseResumed
 from kactl.participant.leases.terms import LeaseConfig
 from kactl.participant.leases.token import FencingToken
-from kactl.stores.memory.client import MemorySession
+from kactl.stores.memory.store import MemorySession
 from tests.participant.conftest import SESSION_MS, Network, network
 from tests.support.clocks import settle
 from tests.support.control_requests import BILLS_0, ID_A, ORDERS_0, ORDERS_1, StateRow, stop_replica
@@ -113,7 +113,7 @@ async def test_lapsed_leadership_resumes_under_the_same_token(
 ) -> None:
     """The store has received renewals that the participant does not count, so the session outlives the lease."""
     events: list[LeaseEvent] = []
-    monkeypatch.setattr("kactl.stores.memory.client.MemorySession", SilentSession)
+    monkeypatch.setattr("kactl.stores.memory.store.MemorySession", SilentSession)
     participant = Participant(
         1,
         store=network.store,

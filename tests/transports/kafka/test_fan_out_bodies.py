@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.decide.messages.control import LeaderAndIsr, PartitionStates
-from kactl.decide.outbound.fan_out import FanOut, PartitionStatesView
+from kactl.decide.outbound.request_columns import FanOut, PartitionStatesView
 from kactl.decide.state.topics import Topics
 from kactl.model import TopicRef
-from kactl.transports.kafka.codec import fan_out_bodies as group
+from kactl.transports.kafka.codec import request as group
 from tests.support import kio_codec as by_kio
 from tests.support.message_strategies import LISTENER
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
-from kactl.actors.channel import Channel
-from kactl.actors.send_gate import SendGate
+from kactl.actors.channel import Channel, SendGate
 from kactl.actors.system import Controller
 from kactl.decide.messages.broker import AlterPartitionReceived, IsrProposal
 from kactl.decide.messages.control import PartitionErrors

@@ -19,8 +19,8 @@ from kactl.actors.handlers.base import Handlers
 from kactl.actors.handlers.partition_expansion import Growth
 from kactl.actors.handlers.reassignment_steps import ReassignmentSteps
 from kactl.actors.handlers.shutdown import Shutdowns
-from kactl.actors.handlers.timers import Timers
-from kactl.actors.machines.messages import MoveResult
+from kactl.actors.machines.machine import MoveResult
+from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines import replica
 from kactl.decide.messages.events import TopicDeletion
 from kactl.decide.state.cluster import Cluster
