@@ -5,7 +5,7 @@ To update the snapshot: python -m tests.admin.test_openapi
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import jsonschema
 import msgspec
@@ -69,7 +69,7 @@ def test_document_describes_every_path_parameter() -> None:
 def test_document_contains_all_events_of_the_stream() -> None:
     schemas = openapi.document(ROUTES)["components"]["schemas"]
 
-    assert {event.__name__ for event in schema.Event.__subclasses__()} <= schemas.keys()
+    assert {event.__name__ for event in get_args(schema.AnyEvent)} <= schemas.keys()
 
 
 def operations() -> list[tuple[str, dict[str, Any]]]:

@@ -14,10 +14,10 @@ from kactl.admin.schema import (
     ElectionRequest,
     ElectionResult,
     NoData,
+    event_view,
 )
 from kactl.admin.service import Service
 from kactl.admin.views import converted
-from kactl.decide.messages import log
 from kactl.decide.messages.admin import ElectionKind
 from kactl.decide.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
@@ -63,7 +63,7 @@ async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRe
 async def recent(service: Service, request: ApiRequest[NoData, ElectionQuery, NoData]) -> ElectionList:
     """Returns the newest events that moved leadership, with their courses."""
     records = service.controller.elections(limit=request.query.limit)
-    return ElectionList(items=tuple(map(_record, records)), as_of=service.as_of())
+    return ElectionList(items=tuple(map(event_view, records)), as_of=service.as_of())
 
 
 async def record(service: Service, request: ApiRequest[ElectionPath, NoData, NoData]) -> ElectionEvent:
@@ -71,13 +71,8 @@ async def record(service: Service, request: ApiRequest[ElectionPath, NoData, NoD
     wanted = request.path.event
     for found in service.controller.elections():
         if found.because.event == wanted:
-            return _record(found)
+            return event_view(found)
     raise NotFound("election", wanted)
-
-
-def _record(event: log.ElectionEvent) -> ElectionEvent:
-    # The type of the API has the same fields.
-    return ElectionEvent(**log.to_fields(event))
 
 
 def role_of(request: ApiRequest[NoData, NoData, ElectionRequest]) -> Role:

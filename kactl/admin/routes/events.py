@@ -1,28 +1,10 @@
 """Events, page by page. The event stream is in `kactl.admin.event_stream`."""
 
-from collections.abc import Callable
-from typing import Final
-
-from kactl.admin import schema
 from kactl.admin.past import read_time
 from kactl.admin.problem import of_parameter
 from kactl.admin.route import ApiRequest
-from kactl.admin.schema import EventPage, EventQuery, NoData
+from kactl.admin.schema import EventPage, EventQuery, NoData, event_view
 from kactl.admin.service import Service
-from kactl.decide.messages import log
-
-# The types of the API have the same fields as those of the log.
-_API_TYPES: Final[dict[type[log.AnyEvent], Callable[..., schema.AnyEvent]]] = {
-    log.ControllerEvent: schema.ControllerEvent,
-    log.BrokerEvent: schema.BrokerEvent,
-    log.TopicEvent: schema.TopicEvent,
-    log.PartitionEvent: schema.PartitionEvent,
-    log.ReplicaEvent: schema.ReplicaEvent,
-    log.HandlerEvent: schema.HandlerEvent,
-    log.RequestEvent: schema.RequestEvent,
-    log.ElectionEvent: schema.ElectionEvent,
-    log.Reset: schema.ResetEvent,
-}
 
 
 async def events(service: Service, request: ApiRequest[NoData, EventQuery, NoData]) -> EventPage:
@@ -35,8 +17,3 @@ async def events(service: Service, request: ApiRequest[NoData, EventQuery, NoDat
         after = history.last_before(read_time(request.query.since, "since"))
     log_events, next_after = history.read(after, limit=request.query.limit, kinds=request.query.kinds)
     return EventPage(items=tuple(map(event_view, log_events)), next_after=next_after, as_of=service.as_of())
-
-
-def event_view(event: log.AnyEvent) -> schema.AnyEvent:
-    """Returns an event of the log as the type that the API documents."""
-    return _API_TYPES[type(event)](**log.to_fields(event))

@@ -18,14 +18,13 @@ from kactl.admin.schema import (
     StateMachineQuery,
     StateMachines,
     TransitionCount,
+    event_view,
 )
 from kactl.admin.service import Service
 from kactl.decide.machines.diagrams import PARTITION, REPLICA, Diagram
 from kactl.decide.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.decide.state.table import Table
 from kactl.model import PartitionState, ReplicaState
-
-from .events import event_view
 
 # Rates over less time than this would be noise.
 _RATE_MS_MIN: Final = 1000

@@ -58,7 +58,6 @@ from .events import (
     ElectionList,
     ElectionPath,
     ElectionQuery,
-    Event,
     EventPage,
     EventQuery,
     HandlerEvent,
@@ -69,6 +68,7 @@ from .events import (
     ResetEvent,
     StreamQuery,
     TopicEvent,
+    event_view,
 )
 from .explanations import CandidateInfo, PartitionExplanation, TopicExplanation
 from .instance import (
@@ -183,7 +183,6 @@ __all__ = [
     "ElectionResult",
     "ElectionType",
     "EndpointInfo",
-    "Event",
     "EventKind",
     "EventPage",
     "EventQuery",
@@ -274,4 +273,5 @@ __all__ = [
     "WaitingEvent",
     "WhatIf",
     "WhatIfRequest",
+    "event_view",
 ]

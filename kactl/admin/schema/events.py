@@ -1,157 +1,68 @@
-"""Events."""
+"""Events. The types of the responses are made from those of the log."""
 
-from typing import Annotated
+import functools
+import operator
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast, get_args
 
+import msgspec
 from msgspec import Meta
 
-from kactl.decide.messages.log import Cause as Cause
-from kactl.decide.messages.log import Outage, Recipient, Stages
+from kactl.decide.messages import log
 
-from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionStateName, Question, ReplicaStateName
-
-
-class Event(Answer, frozen=True, tag_field="kind"):
-    """Fields of every event. `seq` increases by one from event to event, and by more when a new process starts."""
-
-    seq: int
-    time_ms: int
-    controller_epoch: int
+from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, Question
 
 
-class ControllerEvent(Event, frozen=True, tag="controller"):
-    """The controller was elected or resigned. `what`: elected, resigned, ended.
-
-    It is `ended` where a later process of the instance found that an earlier one had ended without resigning.
-    `began_ms`: when the election was won, in milliseconds since 1970; null in events of older versions.
-    """
-
-    what: str
-    controller_id: int
-    cause: str
-    began_ms: int | None = None
-
-
-class BrokerEvent(Event, frozen=True, tag="broker"):
-    """A broker changed. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored, drained, undrained.
-
-    `detail`: by whom it was drained, until when and why, or why its drain has ended; otherwise null.
-    """
-
-    what: str
-    broker: int
-    broker_epoch: int
-    because: Cause | None
-    detail: str | None = None
+def _answer(event: type[log.AnyEvent]) -> type[msgspec.Struct]:
+    """Returns the response for an event of the log: the same fields, all of them always present, and states by name."""
+    fields = [(field.name, log.STATE_NAME_TYPES.get(field.type, field.type)) for field in msgspec.structs.fields(event)]
+    name, tag = event.__name__, event.__struct_config__.tag
+    return msgspec.defstruct(
+        name if name.endswith("Event") else f"{name}Event",
+        fields,
+        bases=(Answer,),
+        namespace={"__doc__": event.__doc__},
+        tag_field="kind",
+        tag=tag,
+        frozen=True,
+        kw_only=True,
+    )
 
 
-class TopicEvent(Event, frozen=True, tag="topic"):
-    """A topic changed. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
+_ANSWERS: Final = {event: _answer(event) for event in get_args(log.AnyEvent)}
+# For type checkers they are those of the log, whose fields they have; only states are strings here.
+if TYPE_CHECKING:
+    from kactl.decide.messages.log import (
+        AnyEvent,
+        BrokerEvent,
+        ControllerEvent,
+        ElectionEvent,
+        HandlerEvent,
+        PartitionEvent,
+        ReplicaEvent,
+        RequestEvent,
+        TopicEvent,
+    )
+    from kactl.decide.messages.log import Reset as ResetEvent
+else:
+    AnyEvent = functools.reduce(operator.or_, _ANSWERS.values())
+    (
+        ControllerEvent,
+        BrokerEvent,
+        TopicEvent,
+        PartitionEvent,
+        ReplicaEvent,
+        HandlerEvent,
+        RequestEvent,
+        ElectionEvent,
+        ResetEvent,
+    ) = _ANSWERS.values()
 
-    `cause`: why a deletion is halted; otherwise empty.
-    """
-
-    what: str
-    topic: str
-    cause: str
-    because: Cause | None
-
-
-class PartitionEvent(Event, frozen=True, tag="partition"):
-    """A partition changed its state or leader, or could not. `refused`: why it could not; otherwise empty.
-
-    `replicas`: the assignment, preferred replica first.
-    """
-
-    topic: str
-    partition: int
-    from_state: PartitionStateName
-    to_state: PartitionStateName
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    recovering: bool
-    refused: str
-    replicas: tuple[int, ...] | None
-    because: Cause | None
-
-
-class ReplicaEvent(Event, frozen=True, tag="replica"):
-    """A replica changed its state, or could not. `refused`: why it could not; otherwise empty."""
-
-    topic: str
-    partition: int
-    broker: int
-    from_state: ReplicaStateName
-    to_state: ReplicaStateName
-    refused: str
-    because: Cause | None
+E = TypeVar("E", bound=log.Event)
 
 
-class HandlerEvent(Event, frozen=True, tag="handler"):
-    """A participant has reported that a replica is not in its normal state, or is again.
-
-    `status`: ready, not_ready, failed, stuck, error, busy, retrying. `detail`: what the handler has raised, with the
-    reason of a leader that has resigned; may be empty. `leader_epoch`: of the last order to the replica.
-    """
-
-    topic: str
-    partition: int
-    broker: int
-    leader_epoch: int
-    status: str
-    detail: str
-
-
-class RequestEvent(Event, frozen=True, tag="request"):
-    """A request over this API changed something, or may have. Rejected requests are not events.
-
-    `outcome`: done, partly (some of several partitions), unfinished (still running), unknown (no store response).
-    `detail`: details of the outcome; may be empty. `reason`: given by the client; may be empty.
-    `principal`: the client, as the program that embeds the API has identified it; may be empty.
-    `request`: the id in the response's `X-Request-Id`, and in the `because` of what the request changed.
-    """
-
-    action: str
-    target: str
-    outcome: str
-    detail: str
-    reason: str
-    principal: str = ""
-    request: str | None = None
-
-
-class ElectionEvent(Event, frozen=True, tag="election"):
-    """A controller event that moved leadership, with its course.
-
-    `detected_ms` is the wall clock at which the event was queued; all other times are microseconds since then.
-
-    `because`: event id, trigger, strategy and request. `handled_us`: when the controller was done. `stages`: begin,
-    end and time in use of each stage; absent if it did not occur. `planned`, `committed`, `rejected`, `moved`:
-    partitions that were planned, written to the store, refused or in conflict, and that changed their leader.
-    `brokers`: the recipients, with the number of requests and the times of the first one and the last acknowledgement.
-    `complete`: all requests are acknowledged or dropped. `outage`: time without a leader, of partitions that had lost
-    their leader or whose leader was moved.
-
-    The event stream repeats an election in progress as it grows, with `complete: false`, `seq` 0 and without an id.
-    The complete one is an event of the log.
-    """
-
-    because: Cause
-    detected_ms: int
-    handled_us: int | None
-    complete: bool
-    failed: bool
-    planned: int
-    committed: int
-    rejected: int
-    moved: int
-    stages: Stages
-    brokers: tuple[Recipient, ...]
-    first_ack_us: int | None
-    last_ack_us: int | None
-    outage: Outage | None
+def event_view(event: E) -> E:
+    """Returns an event of the log as the type that the API documents."""
+    return cast(E, _ANSWERS[type(event)](**log.to_fields(cast(log.AnyEvent, event))))
 
 
 class ElectionPath(Question, frozen=True):
@@ -171,23 +82,6 @@ class ElectionList(Answer, frozen=True):
 
     items: tuple[ElectionEvent, ...]
     as_of: AsOf
-
-
-class ResetEvent(Event, frozen=True, tag="reset"):
-    """Events up to `seq` are lost to this reader: read the present state, then continue after `seq`."""
-
-
-AnyEvent = (
-    ControllerEvent
-    | BrokerEvent
-    | TopicEvent
-    | PartitionEvent
-    | ReplicaEvent
-    | HandlerEvent
-    | RequestEvent
-    | ElectionEvent
-    | ResetEvent
-)
 
 
 class EventPage(Answer, frozen=True):

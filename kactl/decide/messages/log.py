@@ -34,6 +34,8 @@ REPLICA_STATE_NAMES: Final[Mapping[int, ReplicaStateName]] = {
     ReplicaState.ABSENT: "absent",
 }
 
+STATE_NAME_TYPES: Final[Mapping[Any, Any]] = {PartitionState: PartitionStateName, ReplicaState: ReplicaStateName}
+
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why something changed: the controller event during which it did, and what led to that event.
@@ -71,12 +73,13 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
 
 
 class ControllerEvent(Event, frozen=True, kw_only=True, tag="controller"):
-    """The controllership came or went. `what`: elected, resigned, ended.
-
-    It is `ended` where a later process of the instance found that an earlier one had ended without resigning.
+    """The controllership came or went.
 
     Attributes:
-        began_ms: when the election was won. Its event follows once the takeover is complete. None in older logs.
+        what: elected, resigned, or ended: a later process of the instance found that an earlier one had ended without
+            resigning.
+        began_ms: when the election was won, in milliseconds since 1970. Its event follows once the takeover is
+            complete. Null in events of older versions.
     """
 
     what: str
@@ -86,11 +89,12 @@ class ControllerEvent(Event, frozen=True, kw_only=True, tag="controller"):
 
 
 class BrokerEvent(Event, frozen=True, kw_only=True, tag="broker"):
-    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored, drained, undrained, evicted.
+    """A broker came or went.
 
     Attributes:
-        detail: of a drain: by whom, since and until when, and why; of its end: why it has ended. Otherwise None.
+        what: started, bounced, failed, modified, directory-failed, shutting-down, restored, drained, undrained,
+            evicted.
+        detail: of a drain: by whom, since and until when, and why; of its end: why it has ended. Otherwise null.
     """
 
     what: str
@@ -101,9 +105,10 @@ class BrokerEvent(Event, frozen=True, kw_only=True, tag="broker"):
 
 
 class TopicEvent(Event, frozen=True, kw_only=True, tag="topic"):
-    """A topic came, grew or went. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
+    """A topic came, grew or went.
 
     Attributes:
+        what: created, grown, vanished, deletion started, deletion halted, deleted.
         cause: why a deletion does not go on; empty otherwise.
     """
 
@@ -114,10 +119,11 @@ class TopicEvent(Event, frozen=True, kw_only=True, tag="topic"):
 
 
 class PartitionEvent(Event, frozen=True, kw_only=True, tag="partition"):
-    """A partition moved, got a leader, or could not. `refused` is empty unless it could not.
+    """A partition changed its state or leader, or could not.
 
     Attributes:
-        replicas: the assignment, preferred replica first; None in lines of earlier versions.
+        refused: why it could not; otherwise empty.
+        replicas: the assignment, preferred replica first; null in events of older versions.
     """
 
     topic: str
@@ -135,7 +141,11 @@ class PartitionEvent(Event, frozen=True, kw_only=True, tag="partition"):
 
 
 class ReplicaEvent(Event, frozen=True, kw_only=True, tag="replica"):
-    """A replica moved, or could not. `refused` is empty unless it could not; `to_state` is then the former state."""
+    """A replica changed its state, or could not.
+
+    Attributes:
+        refused: why it could not; `to_state` is then the former state. Otherwise empty.
+    """
 
     topic: str
     partition: int
@@ -164,16 +174,17 @@ class HandlerEvent(Event, frozen=True, kw_only=True, tag="handler"):
 
 
 class RequestEvent(Event, frozen=True, kw_only=True, tag="request"):
-    """A request over the admin API changed something, or may have.
+    """A request over the admin API changed something, or may have. Rejected requests are not events.
 
     Attributes:
         action: such as "delete topic".
         target: what the action was applied to.
-        outcome: done, partly, unfinished, unknown; see `kactl.telemetry.attempts`.
+        outcome: done, partly (some of several partitions), unfinished (still running), unknown (no store response).
         detail: on the outcome; may be empty.
         reason: as the client gave it; may be empty.
         principal: the client, as the program that embeds the API has identified it; may be empty.
-        request: id of the request, as in the `because` of what it changed; None in lines of earlier versions.
+        request: the id in the response's `X-Request-Id`, and in the `because` of what the request changed; null in
+            events of older versions.
     """
 
     action: str
@@ -239,20 +250,25 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class ElectionEvent(Event, frozen=True, kw_only=True, tag="election"):
-    """A controller event that moved leadership. Written once, when its last acknowledgement has arrived.
+    """A controller event that moved leadership, with its course. Times in microseconds are since `detected_ms`.
+
+    It is written once, when its last acknowledgement has arrived. The event stream repeats an election in progress as
+    it grows, with `complete` false, `seq` 0 and without an id.
 
     Attributes:
         because: event id, trigger, first strategy, and request.
         detected_ms: wall clock at which the event was queued.
-        handled_us: when the controller was done with it, since the detection; None while it is in progress.
+        handled_us: when the controller was done with it, since the detection; null while it is in progress.
         complete: whether all its requests were acknowledged or dropped.
         failed: whether the event ended with an error.
         planned: partitions that were planned; those that are planned again count again.
         committed: of these, written to the store.
         rejected: of these, refused, or changed by another writer.
         moved: of these, changed their leader.
+        stages: begin, end and time in use of each stage; absent if it did not occur.
         brokers: recipients of requests, by id.
-        first_ack_us, last_ack_us: since the detection; None while there is none.
+        first_ack_us, last_ack_us: since the detection; null while there is none.
+        outage: time without a leader, of partitions that had lost their leader or whose leader was moved.
     """
 
     because: Cause
@@ -335,9 +351,8 @@ def _record_type(event: type[AnyEvent]) -> type[msgspec.Struct]:
     """Returns the type that decodes an event: the same fields, but states are names, and all are required
     except those that may be None, which lines of earlier versions lack.
     """
-    types = {PartitionState: PartitionStateName, ReplicaState: ReplicaStateName}
     fields: list[tuple[Any, ...]] = [
-        (field.name, types.get(field.type, field.type), *([None] if field.default is None else ()))
+        (field.name, STATE_NAME_TYPES.get(field.type, field.type), *([None] if field.default is None else ()))
         for field in msgspec.structs.fields(event)
     ]
     config = event.__struct_config__

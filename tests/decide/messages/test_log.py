@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kactl.admin.routes.events import event_view
+from kactl.admin.schema import event_view
 from kactl.decide.messages.log import (
     KINDS,
     AnyEvent,

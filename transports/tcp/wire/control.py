@@ -3,6 +3,7 @@
 The states of partitions are the bulk of a request. They are encoded once for all recipients of the same object.
 """
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
@@ -24,6 +25,7 @@ from kactl.decide.messages.control import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.decide.state.rows import Bools
 from kactl.model import ZERO_ID, Broker, TopicRef
 from kactl.model.errors import MalformedMessage
 
@@ -41,56 +43,32 @@ _Reasons = Annotated[tuple[OrderReason, ...], msgspec.Meta(max_length=REASONS_MA
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-# Columns of PartitionStates after the topics, in the order of the encoding: name, type, whether it has several slots.
-# New ones are appended.
-_COLUMNS: Final = (
-    ("topic", "<i4", False),
-    ("partition", "<i4", False),
-    ("controller_epoch", "<i4", False),
-    ("leader", "<i4", False),
-    ("leader_epoch", "<i4", False),
-    ("isr", "<i4", True),
-    ("partition_epoch", "<i4", False),
-    ("replicas", "<i4", True),
-    ("adding", "<i4", True),
-    ("removing", "<i4", True),
-    ("offline_replicas", "<i4", True),
-    ("is_new", "?", False),
-    ("recovering", "?", False),
-    ("hold", "?", False),
-    ("previous", "<i4", False),
-    ("reason", "<i4", False),
-    ("unbroken", "<i4", False),
+# Columns of PartitionStates after the topics, in their order there: name, type, whether it has several slots and
+# whether it may be missing. New ones are appended.
+_LISTS: Final = ("isr", "replicas", "adding", "removing", "offline_replicas")
+_COLUMNS: Final = tuple(
+    (field.name, "?" if field.type in (Bools, Bools | None) else "<i4", field.name in _LISTS, field.default is None)
+    for field in dataclasses.fields(PartitionStates)[1:]
+)
+_Arrived: Any = msgspec.defstruct(
+    "_Arrived",
+    [
+        ("names", _Names),
+        ("ids", bytes),
+        *((name, Column | None, None) if is_optional else (name, Column) for name, _, _, is_optional in _COLUMNS),
+    ],
+    frozen=True,
+    array_like=True,
 )
 
 
-class States(msgspec.Struct, frozen=True, array_like=True):
+class States(_Arrived, frozen=True, array_like=True):  # type: ignore[misc]
     """PartitionStates as they arrived."""
-
-    names: _Names
-    ids: bytes
-    topic: Column
-    partition: Column
-    controller_epoch: Column
-    leader: Column
-    leader_epoch: Column
-    isr: Column
-    partition_epoch: Column
-    replicas: Column
-    adding: Column | None = None
-    removing: Column | None = None
-    offline_replicas: Column | None = None
-    is_new: Column | None = None
-    recovering: Column | None = None
-    hold: Column | None = None
-    previous: Column | None = None
-    reason: Column | None = None
-    unbroken: Column | None = None
 
     def build(self) -> PartitionStates:
         count = len(rows(self.partition, "<i4"))
         columns: dict[str, Any] = {}
-        for name, dtype, is_list in _COLUMNS:
+        for name, dtype, is_list, _ in _COLUMNS:
             column = getattr(self, name)
             single = None if column is None or is_list else values(column, count, dtype)
             columns[name] = slots(column, count, dtype) if is_list else single
@@ -287,7 +265,7 @@ def states_pieces(states: PartitionStates) -> list[Buffer]:
     if kept is not None and kept[0]() is states:
         return kept[1]
     encoded: list[Buffer] = [array(2 + len(_COLUMNS)), *topic_pieces(states.topics)]
-    for name, dtype, _ in _COLUMNS:
+    for name, dtype, _, _ in _COLUMNS:
         encoded += pieces(getattr(states, name), dtype)
     # The arrays are kept, but not the object itself, which would then live for ever.
     _kept[key] = weakref.ref(states, lambda _: _kept.pop(key, None)), encoded
