@@ -178,16 +178,13 @@ class Partitions(Machine[Move]):
     def _enqueue(self, committed: Change, strategy: str = "") -> None:
         """Gather the requests to the replicas of partitions that have a leader."""
         with self.history.current.encode:
-            self._gather(committed, strategy)
-
-    def _gather(self, committed: Change, strategy: str) -> None:
-        led = committed.take(committed.state == PartitionState.ONLINE)
-        is_new = led.rows.state == PartitionState.NEW
-        # Written by this controller, as the first leadership of all.
-        first = is_new & (led.leader_epoch == 0) & (led.controller_epoch == self.cluster.fence.epoch)
-        self.batch.lead_and_follow(
-            led.after(), led.notify, is_new=is_new, first=first, previous=led.rows.leader, strategy=strategy
-        )
+            led = committed.take(committed.state == PartitionState.ONLINE)
+            is_new = led.rows.state == PartitionState.NEW
+            # Written by this controller, as the first leadership of all.
+            first = is_new & (led.leader_epoch == 0) & (led.controller_epoch == self.cluster.fence.epoch)
+            self.batch.lead_and_follow(
+                led.after(), led.notify, is_new=is_new, first=first, previous=led.rows.leader, strategy=strategy
+            )
 
 
 def _strategy_of(change: Change, target: PartitionState, election: Election | None) -> str:

@@ -29,7 +29,7 @@ class StoreMetrics:
     """
 
     def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
-        self._telemetry = telemetry
+        self.telemetry = telemetry
         self._now = clock.monotonic_ms
         self.in_flight = 0
         self.session = CONNECTED
@@ -58,11 +58,7 @@ class StoreMetrics:
             raise
         finally:
             self.in_flight -= 1
-            self._telemetry.stored(operation, self._now() - began_ms, error)
-
-    def committed(self, rows: int) -> None:
-        """Note the size of a commit."""
-        self._telemetry.committed(rows)
+            self.telemetry.stored(operation, self._now() - began_ms, error)
 
     def readings(self) -> dict[str, Reading]:
         """Returns the gauges and counters for `kactl.telemetry.metrics`."""
@@ -102,7 +98,7 @@ class _Measured:
 
     def _commit(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         def commit(write: Any, fence: Any) -> Awaitable[Any]:
-            self._metrics.committed(len(write))
+            self._metrics.telemetry.committed(len(write))
             return self._metrics.measure("commit", method(write, fence))
 
         return commit

@@ -124,15 +124,12 @@ class EventLog:
 
     def add(self, event: AnyEvent) -> AnyEvent:
         """Append one event. Returns it with its number and time, which are set here."""
-        stamped = self._stamped(event)
-        self._append(Single(self._next, stamped))
-        return stamped
-
-    def _stamped(self, event: AnyEvent) -> AnyEvent:
         stamp: dict[str, Any] = {"seq": self._next, "time_ms": self._clock.now_ms()}
         if isinstance(event, BrokerEvent | TopicEvent) and event.because is None:
             stamp["because"] = self.current.because
-        return msgspec.structs.replace(event, **stamp)
+        stamped = msgspec.structs.replace(event, **stamp)
+        self._append(Single(self._next, stamped))
+        return stamped
 
     def add_partitions(
         self,

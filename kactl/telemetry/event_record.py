@@ -9,6 +9,7 @@ stores it with the event.
 """
 
 import contextvars
+import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -129,15 +130,15 @@ class Led(NamedTuple):
     planned: Bools
 
 
+@dataclasses.dataclass(slots=True)
 class _Notified:
     """Requests of an event to one broker."""
 
-    __slots__ = ("acked_ms", "dropped", "pending", "requests", "sent_ms")
-
-    def __init__(self, sent_ms: float) -> None:
-        self.sent_ms = sent_ms
-        self.acked_ms: float | None = None
-        self.requests = self.pending = self.dropped = 0
+    sent_ms: float
+    acked_ms: float | None = None
+    requests: int = 0
+    pending: int = 0
+    dropped: int = 0
 
 
 class EventRecord:

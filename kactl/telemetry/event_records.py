@@ -107,7 +107,7 @@ class EventRecords:
         self.in_progress: list[EventRecord] = []
         self._open: dict[int, EventRecord] = {}  # handled, and not complete; by event id
         self._records: collections.deque[ElectionEvent] = collections.deque(maxlen=RECORDS_MAX)
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: collections.defaultdict[str, _Tally] = collections.defaultdict(_Tally)
         self._wait = Durations(idle_ms=IDLE_MS)
 
     def restore(self, records: Iterable[ElectionEvent]) -> None:
@@ -121,7 +121,7 @@ class EventRecords:
     def begin(self, event: Event, waited_ms: float, origin: Origin, *, controller_epoch: int) -> EventRecord:
         """Returns the record of an event that begins now, and makes it that of the event in progress."""
         now_ms = self._clock.monotonic_ms()
-        tally = self._tally(event)
+        tally = self._tallies[event.label]
         tally.started += 1
         tally.wait.add(waited_ms, now_ms=now_ms)
         self._wait.add(waited_ms, now_ms=now_ms)
@@ -183,7 +183,7 @@ class EventRecords:
         if self.in_progress:
             self.in_progress[-1].held_ms += took_ms
         took_ms -= record.held_ms
-        tally = self._tally(record.event)
+        tally = self._tallies[record.event.label]
         tally.handled += 1
         tally.failed += record.error is not None
         tally.unchanged += unchanged and record.error is None
@@ -206,10 +206,7 @@ class EventRecords:
     def preempted(self, events: Iterable[Event]) -> None:
         """Count events that will never begin."""
         for event in events:
-            self._tally(event).preempted += 1
-
-    def _tally(self, event: Event) -> "_Tally":
-        return self._tallies.setdefault(event.label, _Tally())
+            self._tallies[event.label].preempted += 1
 
     # -- records of elections ------------------------------------------------------------------------------------------
 

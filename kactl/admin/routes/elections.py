@@ -71,7 +71,7 @@ async def record(service: Service, request: ApiRequest[ElectionPath, NoData, NoD
     wanted = request.path.event
     for found in service.controller.elections():
         if found.because.event == wanted:
-            return event_view(found)
+            return cast(ElectionEvent, event_view(found))
     raise NotFound("election", wanted)
 
 

@@ -1,68 +1,97 @@
-"""Events. The types of the responses are made from those of the log."""
+"""Events. Where no state has to be named, the types of the responses are made from those of the log."""
 
-import functools
-import operator
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import msgspec
 from msgspec import Meta
 
 from kactl.decide.messages import log
 
-from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, Question
+from .common import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionStateName, Question, ReplicaStateName
 
 
-def _answer(event: type[log.AnyEvent]) -> type[msgspec.Struct]:
-    """Returns the response for an event of the log: the same fields, all of them always present, and states by name."""
-    fields = [(field.name, log.STATE_NAME_TYPES.get(field.type, field.type)) for field in msgspec.structs.fields(event)]
-    name, tag = event.__name__, event.__struct_config__.tag
+class PartitionEvent(Answer, frozen=True, tag_field="kind", tag="partition"):
+    __doc__ = log.PartitionEvent.__doc__
+
+    seq: int
+    time_ms: int
+    controller_epoch: int
+    topic: str
+    partition: int
+    from_state: PartitionStateName
+    to_state: PartitionStateName
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    recovering: bool
+    refused: str
+    replicas: tuple[int, ...] | None
+    because: log.Cause | None
+
+
+class ReplicaEvent(Answer, frozen=True, tag_field="kind", tag="replica"):
+    __doc__ = log.ReplicaEvent.__doc__
+
+    seq: int
+    time_ms: int
+    controller_epoch: int
+    topic: str
+    partition: int
+    broker: int
+    from_state: ReplicaStateName
+    to_state: ReplicaStateName
+    refused: str
+    because: log.Cause | None
+
+
+def _answer(event: type[log.AnyEvent], name: str = "") -> type[msgspec.Struct]:
+    """Returns the response for an event of the log: its fields, which are all in every response."""
     return msgspec.defstruct(
-        name if name.endswith("Event") else f"{name}Event",
-        fields,
+        name or event.__name__,
+        [(field.name, field.type) for field in msgspec.structs.fields(event)],
         bases=(Answer,),
         namespace={"__doc__": event.__doc__},
         tag_field="kind",
-        tag=tag,
+        tag=event.__struct_config__.tag,
         frozen=True,
         kw_only=True,
     )
 
 
-_ANSWERS: Final = {event: _answer(event) for event in get_args(log.AnyEvent)}
-# For type checkers they are those of the log, whose fields they have; only states are strings here.
 if TYPE_CHECKING:
-    from kactl.decide.messages.log import (
-        AnyEvent,
-        BrokerEvent,
-        ControllerEvent,
-        ElectionEvent,
-        HandlerEvent,
-        PartitionEvent,
-        ReplicaEvent,
-        RequestEvent,
-        TopicEvent,
-    )
-    from kactl.decide.messages.log import Reset as ResetEvent
+    from kactl.decide.messages.log import BrokerEvent as BrokerEvent
+    from kactl.decide.messages.log import ControllerEvent as ControllerEvent
+    from kactl.decide.messages.log import HandlerEvent as HandlerEvent
+    from kactl.decide.messages.log import RequestEvent as RequestEvent
+    from kactl.decide.messages.log import TopicEvent as TopicEvent
+
+    ResetEvent = log.Reset
+
+    class ElectionEvent(log.ElectionEvent, Answer, frozen=True): ...
 else:
-    AnyEvent = functools.reduce(operator.or_, _ANSWERS.values())
-    (
-        ControllerEvent,
-        BrokerEvent,
-        TopicEvent,
-        PartitionEvent,
-        ReplicaEvent,
-        HandlerEvent,
-        RequestEvent,
-        ElectionEvent,
-        ResetEvent,
-    ) = _ANSWERS.values()
+    ControllerEvent, BrokerEvent, TopicEvent = map(_answer, (log.ControllerEvent, log.BrokerEvent, log.TopicEvent))
+    HandlerEvent, RequestEvent, ElectionEvent = map(_answer, (log.HandlerEvent, log.RequestEvent, log.ElectionEvent))
+    ResetEvent = _answer(log.Reset, "ResetEvent")
 
-E = TypeVar("E", bound=log.Event)
+AnyEvent = (
+    ControllerEvent
+    | BrokerEvent
+    | TopicEvent
+    | PartitionEvent
+    | ReplicaEvent
+    | HandlerEvent
+    | RequestEvent
+    | ElectionEvent
+    | ResetEvent
+)
+# Both unions have the same order.
+_ANSWERS: Final = dict(zip(get_args(log.AnyEvent), get_args(AnyEvent), strict=True))
 
 
-def event_view(event: E) -> E:
+def event_view(event: log.AnyEvent) -> Any:
     """Returns an event of the log as the type that the API documents."""
-    return cast(E, _ANSWERS[type(event)](**log.to_fields(cast(log.AnyEvent, event))))
+    return _ANSWERS[type(event)](**log.to_fields(event))
 
 
 class ElectionPath(Question, frozen=True):

@@ -280,6 +280,7 @@ def listed(which: Bools, rows: Rows) -> Ints | None:
     return members(which, rows.replicas) if which.any() else None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class FanOut:
     """Partition states, each partition stored once, and their distribution to m recipients.
 
@@ -293,12 +294,9 @@ class FanOut:
         bounds: recipient i receives `positions[bounds[i]:bounds[i + 1]]`, which is not empty.
     """
 
-    __slots__ = ("__weakref__", "bounds", "positions", "states")
-
-    def __init__(self, states: PartitionStates, positions: RowNumbers, bounds: list[int]) -> None:
-        self.states = states
-        self.positions = positions
-        self.bounds = bounds
+    states: PartitionStates
+    positions: RowNumbers
+    bounds: list[int]
 
     def __len__(self) -> int:
         """The number of recipients."""

@@ -62,7 +62,7 @@ _Arrived: Any = msgspec.defstruct(
 )
 
 
-class States(_Arrived, frozen=True, array_like=True):  # type: ignore[misc]
+class States(_Arrived, frozen=True, array_like=True):  # type: ignore[misc, call-arg]
     """PartitionStates as they arrived."""
 
     def build(self) -> PartitionStates:
