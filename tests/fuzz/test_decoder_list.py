@@ -34,9 +34,9 @@ EXEMPT: Final[dict[Place, str]] = {
     ("stores/sqlite/sessions.py", "Sessions.brokers"): _SEALED,
     ("stores/sqlite/sessions.py", "Sessions.controller"): _SEALED,
     ("transports/kafka/client.py", "KafkaConnection._exchange"): "a length; targets `answers ...` have the rest",
+    ("transports/kafka/codec/row.py", "TopicHeaderCache._made"): "encodes",
     ("transports/kafka/codec/row.py", "_laid_out"): "encodes",
     ("transports/kafka/codec/row.py", "_record"): "encodes",
-    ("transports/kafka/codec/topic_header.py", "TopicHeaderCache._made"): "encodes",
     ("transports/kafka/listener/connection.py", "_header_of"): "a header that was decoded before",
     ("transports/kafka/listener/relay.py", "Relay._forward_response"): "a length of four bytes; the rest is not read",
 }  # fmt: skip
