@@ -227,6 +227,9 @@ class Ownership(Handlers):
             if result[row] <= 0 and owner == failed.owner and held is not None and not held.requested:
                 # It failed at its owner, too, and works there again: so it does elsewhere, as far as is known.
                 del cluster.resigned[name]
+            if result[row] <= 0 and owner != NO_LEADER and not failed.has_healed:
+                cluster.failed_shards[name] = failed._replace(has_healed=True)
+                log.warning("%s works again: participant %d owns it without a failure", name, owner)
             if result[row] <= HEALED_MS - FORGET_MS:
                 del cluster.failed_shards[name]
         return result

@@ -129,11 +129,13 @@ class PartitionReports(Handlers):
         self.cluster.replica_reports.put(event.broker, name, reported)
         fails = reported.fails or (before is not None and before.fails)
         view, is_shard = self.cluster.view(name), self.cluster.is_shard(name)
-        if is_shard and fails and view is not None and view.leader == event.broker:
+        is_owner = view is not None and view.leader == event.broker
+        if (known := self.cluster.failed_shards.get(name)) is not None and known.has_healed:
+            self._conditions.forget(name)
+        if is_shard and fails and is_owner:
             self.cluster.failed_shards[name] = FailedShard(event.broker, since_ms)
-        self._log(
-            name, event.broker, reported, is_served=not is_shard or (view is not None and view.leader == event.broker)
-        )
+        # The end of a shard that fails is known later, wherever it is then; see `Ownership`.
+        self._log(name, event.broker, reported, is_over=name not in self.cluster.failed_shards)
         if report.hold_ms > 0:
             until_ms = self.clock.monotonic_ms() + min(report.hold_ms, HOLD_MS_MAX)
             requested = status is ReplicaStatus.NOT_READY
@@ -154,17 +156,16 @@ class PartitionReports(Handlers):
             )
         )
 
-    def _log(self, name: TopicPartition, broker: int, report: ReplicaReport, *, is_served: bool) -> None:
-        """Log what is reported: the beginning of a failure, and its end. A shard that fails has one of both, wherever
-        it goes."""
+    def _log(self, name: TopicPartition, broker: int, report: ReplicaReport, *, is_over: bool) -> None:
+        """Log what is reported: the beginning of a failure, and its end. A shard has one of both, wherever it goes."""
         key = name if self.cluster.is_shard(name) else (name, broker)
         if report.fails:
             level = logging.WARNING if report.status.is_failure else logging.INFO
             text = "participant %d reports %s: %s (%s); it is tried again, there or elsewhere"
             values = broker, name, report.status.value, report.detail or "no detail"
             self._conditions.add(key, level, text, *values, kind=report.status)
-        elif is_served and report.status is ReplicaStatus.READY:
-            self._conditions.end(key, "participant %d serves %s", broker, name)
+        elif is_over and report.status is ReplicaStatus.READY:
+            self._conditions.end(key, "participant %d can serve %s again", broker, name)
         else:
             log.debug("participant %d reports %s: %s (%s)", broker, name, report.status.value, report.detail)
 

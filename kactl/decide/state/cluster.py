@@ -96,10 +96,16 @@ class Resigned(NamedTuple):
 
 
 class FailedShard(NamedTuple):
-    """The last owner of a shard with a handler that has failed, and when it was last known to fail (monotonic)."""
+    """The last owner of a shard with a handler that has failed.
+
+    Attributes:
+        last_ms: when it was last known to fail (monotonic).
+        has_healed: the shard works again, as the log states.
+    """
 
     owner: int
     last_ms: float
+    has_healed: bool = False
 
 
 # Deleted topics that are remembered: participants that were away meanwhile report soon after they are back.
