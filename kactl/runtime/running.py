@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 
-from kactl.model.errors import KactlError
+from kactl.model.errors import IllegalState, KactlError
 
 from . import delays, forks
 from .escaping import escaped
@@ -63,7 +63,20 @@ def run(main: Callable[[*Ts], Awaitable[T]], *args: *Ts, uvloop: bool = False) -
 
     Returns:
         The result of `main`; None if a signal has ended it.
+
+    Raises:
+        IllegalState: an event loop runs in this thread already, as in a cell of a notebook.
+        TypeError: `main` is no function.
     """
+    if not callable(main):
+        if asyncio.iscoroutine(main):
+            main.close()  # nothing will await it
+        raise TypeError(f"kactl.run takes a worker or an async function that it calls, and not {main!r}")
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise IllegalState(
+            "an event loop runs already, as in a notebook: use `await worker.start()`, or `await main()`"
+        )
     stop = _Stop()
     with stop.handling():
         try:

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 import kactl
+from kactl.model.errors import IllegalState
 from tests.participant.leases.test_watchdog_process import as_process_1
 
 PATIENCE_S = 60
@@ -125,6 +126,17 @@ def test_signal_that_is_ignored_stays_ignored() -> None:
         assert kactl.run(main) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.anyio
+async def test_running_event_loop_is_refused_with_the_remedy() -> None:
+    with pytest.raises(IllegalState, match=r"as in a notebook: use `await worker.start\(\)`"):
+        kactl.run(anyio.sleep, 0)
+
+
+def test_call_in_place_of_a_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes a worker or an async function that it calls"):
+        kactl.run(anyio.lowlevel.checkpoint())  # type: ignore[arg-type]
 
 
 def test_exception_of_the_program_leaves_unchanged() -> None:
