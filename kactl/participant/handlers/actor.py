@@ -419,7 +419,7 @@ class PartitionActor:
             return phase.ended or self._is_superseded() or is_lost()
 
         if self._failures.has_failed and not await self._signal.wait_for(is_over, RUNNING_MS):
-            self._failures.end_retry(order.leader_epoch)
+            self._failures.has_begun(order.leader_epoch, what)
         await self._signal.wait(is_over)
         lost = is_lost()
         self._end_leader()

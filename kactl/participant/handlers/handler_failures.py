@@ -166,11 +166,16 @@ class HandlerFailures:
 
     def end_retry(self, leader_epoch: int) -> None:
         """Report that the replica is ready, if it was tried again."""
-        for what in self._failed:
-            self._environment.failure_log.end("%s of the handler of %s has not failed again", what, self._name)
-        self._failed.clear()
         if self.retry is not None:
             self.report(leader_epoch, ReplicaStatus.READY)
+
+    def has_begun(self, leader_epoch: int, what: str) -> None:
+        """A call that has failed before runs. `lead` follows `prepare`."""
+        ended = set(self._failed) if what == "lead" else self._failed & {what}
+        for each in sorted(ended):
+            self._environment.failure_log.end("%s of the handler of %s has not failed again", each, self._name)
+        self._failed -= ended
+        self.end_retry(leader_epoch)
 
     def end_pause(self) -> None:
         """End the pause after the last failure."""
