@@ -118,15 +118,15 @@ def test_archive_that_ends_in_the_middle_is_read_up_to_there(kind: str, tmp_path
     assert f"{tmp_path}/bundle.bin cannot be unpacked further" in str(broken.error)
 
 
-@pytest.mark.parametrize("name", ["../../outside.log", "/tmp/kactl-outside.log", "a/../../../outside.log"])
+@pytest.mark.parametrize("above", ["../" * 30, "a/" + "../" * 30, ""])
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_archive_writes_nothing_outside_of_its_folder(kind: str, name: str, tmp_path: Path) -> None:
+def test_archive_writes_nothing_outside_of_its_folder(kind: str, above: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
+    outside = tmp_path / "outside.log"
 
-    read(ARCHIVES[kind]({name: LOG}), tmp_path / "in")
+    read(ARCHIVES[kind]({f"{above}{outside}": LOG}), tmp_path / "in")
 
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    assert not Path("/tmp/kactl-outside.log").exists()
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.xz", "zip"])
