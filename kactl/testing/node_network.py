@@ -5,14 +5,15 @@ Controllers are reached at `controller N`, brokers at a name with their id.
 
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from kactl.decide.messages.admin import ControllerRequest
 from kactl.decide.messages.following import PeerMessage
+from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import Identify, SessionAnswer, SessionRequest
 from kactl.model import Endpoint
-from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, IllegalState
+from kactl.model.errors import BrokerUnreachable, ControllerUnreachable, IllegalState, NotController
 from kactl.transports.base import ControllerPort, ControlLink, LinkState, ParticipantPort, SpectatorLink, Transport
 
 from .history import History
@@ -48,6 +49,7 @@ class NodeNetwork:
 
     Args:
         broker_name: name of the node of a broker, without its id.
+        controllers: names of the nodes of controllers, for spectators.
         numbers: of the control messages, unique in the run.
         timeout_ms: the time limit for a response.
 
@@ -64,12 +66,14 @@ class NodeNetwork:
         history: History,
         *,
         broker_name: str = BROKER,
+        controllers: Sequence[str] = (),
         numbers: "itertools.count[int] | None" = None,
         timeout_ms: float = TIMEOUT_MS,
     ) -> None:
         self.network = network
         self.node = node
         self.broker_name = broker_name
+        self.controllers = tuple(controllers)
         self.timeout_ms = timeout_ms
         self.history = history
         self._message_numbers = itertools.count(1) if numbers is None else numbers
@@ -96,7 +100,7 @@ class NodeNetwork:
 
     async def answer(self, port: ControllerPort, arrived: Any) -> Any:
         """Returns the answer of a controller to a message."""
-        return await port.ask(arrived)
+        return await (port.watch_routes(arrived) if isinstance(arrived, Watch) else port.ask(arrived))
 
     async def identify(self, request: Identify, *, controllers: Sequence[str] = ()) -> SessionAnswer:
         raise IllegalState("participants of a simulated cluster have chosen ids: give broker_id")
@@ -118,8 +122,10 @@ class NodeNetwork:
         """Returns the link of a new registration."""
         return NodeLink(self, port)
 
-    def spectator_side(self, *, controllers: Sequence[str] = ()) -> AbstractAsyncContextManager[SpectatorLink]:
-        raise IllegalState("a simulated cluster has no spectators: use the routes of a participant or a controller")
+    @asynccontextmanager
+    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
+        """See `Network`."""
+        yield NodeSpectatorLink(self)
 
     def send(self, message: PeerMessage) -> None:
         """Send a message to another participant."""
@@ -142,6 +148,29 @@ class NodeNetwork:
             error_id = self.network.log_error(error, arrived)
             reason = f"its handler raised {type(error).__name__}: its log has the details under {error_id}"
             raise BrokerUnreachable(broker, reason) from error
+
+
+class NodeSpectatorLink:
+    """The `SpectatorLink` of a spectator on a node. It remembers the controller that has responded last."""
+
+    def __init__(self, network: NodeNetwork) -> None:
+        self._network = network
+        self._controllers = list(network.controllers)
+
+    async def watch(self, asked: Watch) -> RouteMessage:
+        """See `SpectatorLink`."""
+        network, reasons = self._network, list[str]()
+        for name in tuple(self._controllers):
+            try:
+                timeout_ms = network.timeout_ms + asked.wait_ms
+                message: RouteMessage = await call_controller(network.network, name, asked, timeout_ms=timeout_ms)
+            except (ControllerUnreachable, NotController) as failed:
+                reasons.append(f"{name}: {failed}")
+                continue
+            self._controllers.remove(name)
+            self._controllers.insert(0, name)
+            return message
+        raise ControllerUnreachable("; ".join(reasons))
 
 
 class NodeLink:

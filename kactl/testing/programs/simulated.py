@@ -104,7 +104,10 @@ class SimCluster:
 
     def view(self, node: Node) -> NodeNetwork:
         """Returns the network as a node uses it."""
-        return NodeNetwork(self.network, node, self.history, broker_name="node", numbers=self._messages)
+        controllers = [name for name in self._numbers if name.startswith("controller")]
+        return NodeNetwork(
+            self.network, node, self.history, broker_name="node", controllers=controllers, numbers=self._messages
+        )
 
     # -- use -----------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Spectators and links of participants over the simulated network.
+"""Links of participants to controllers over the simulated network.
 
 A participant dials the active controller again and again. Its link is open there from the first dial that arrives,
 until none has arrived for some time, or the instance is not the active controller any more.
@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from kactl.decide.messages import sessions
-from kactl.decide.messages.routes import RouteMessage, Watch
 from kactl.decide.messages.sessions import (
     Goodbye,
     Heartbeat,
@@ -32,7 +31,7 @@ from kactl.testing.network import Network
 from kactl.testing.node_network import TIMEOUT_MS, NodeLink, NodeNetwork, call_controller
 from kactl.testing.nodes import Node
 from kactl.testing.transport import BROKER
-from kactl.transports.base import ControllerPort, LinkState, ParticipantPort, SpectatorLink, Transport
+from kactl.transports.base import ControllerPort, LinkState, ParticipantPort, Transport
 
 # A link is lost after this many dials that did not arrive.
 DIALS_MISSED: Final = 3
@@ -181,10 +180,9 @@ class DialedLink:
 
 
 class LinkedNetwork(NodeNetwork):
-    """View of one node, with spectators, given ids, and links that controllers learn of.
+    """View of one node, with given ids, and links that controllers learn of.
 
     Args:
-        controllers: names of the nodes of controllers, for links and spectators.
         dial_ms: how often participants dial, so that controllers learn of their links. None: they have no links, and
             controllers fence nothing.
     """
@@ -201,10 +199,17 @@ class LinkedNetwork(NodeNetwork):
         timeout_ms: float = TIMEOUT_MS,
         dial_ms: float | None = None,
     ) -> None:
-        super().__init__(network, node, history, broker_name=broker_name, numbers=numbers, timeout_ms=timeout_ms)
+        super().__init__(
+            network,
+            node,
+            history,
+            broker_name=broker_name,
+            controllers=controllers,
+            numbers=numbers,
+            timeout_ms=timeout_ms,
+        )
         self.reports_links = dial_ms is not None
         self.dial_ms = dial_ms
-        self.controllers = tuple(controllers)
         self._accepted: AcceptedLinks | None = None
 
     @asynccontextmanager
@@ -222,8 +227,6 @@ class LinkedNetwork(NodeNetwork):
         match arrived:
             case Register() | Identify() | Heartbeat() | Goodbye() | VerifyEndpoint():
                 return await self._session(port, arrived)
-            case Watch():
-                return await port.watch_routes(arrived)
             case Dial():
                 return self._accepted.dialed(arrived)
             case HangUp():
@@ -254,34 +257,6 @@ class LinkedNetwork(NodeNetwork):
 
     def new_link(self, port: ParticipantPort) -> "LinkedNodeLink":
         return LinkedNodeLink(self, port)
-
-    @asynccontextmanager
-    async def spectator_side(self, *, controllers: Sequence[str] = ()) -> AsyncIterator[SpectatorLink]:
-        """See `Network`."""
-        yield NodeSpectatorLink(self)
-
-
-class NodeSpectatorLink:
-    """The `SpectatorLink` of a spectator on a node. It remembers the controller that has responded last."""
-
-    def __init__(self, network: LinkedNetwork) -> None:
-        self._network = network
-        self._controllers = list(network.controllers)
-
-    async def watch(self, asked: Watch) -> RouteMessage:
-        """See `SpectatorLink`."""
-        network, reasons = self._network, list[str]()
-        for name in tuple(self._controllers):
-            try:
-                timeout_ms = network.timeout_ms + asked.wait_ms
-                message: RouteMessage = await call_controller(network.network, name, asked, timeout_ms=timeout_ms)
-            except (ControllerUnreachable, NotController) as failed:
-                reasons.append(f"{name}: {failed}")
-                continue
-            self._controllers.remove(name)
-            self._controllers.insert(0, name)
-            return message
-        raise ControllerUnreachable("; ".join(reasons))
 
 
 class LinkedNodeLink(NodeLink):
