@@ -8,15 +8,15 @@ from tests.support import path
 
 
 def test_a_controller_loads_few_modules() -> None:
-    assert path.loaded() <= 180
+    assert path.loaded() <= 160
 
 
 def test_the_failure_of_a_broker_takes_a_short_way_down() -> None:
     course = asyncio.run(path.failure())
 
     assert not course.upward
-    assert len(course.functions) <= 370
-    assert len(course.files) <= 80
+    assert len(course.functions) <= 355
+    assert len(course.files) <= 58
 
 
 @pytest.mark.parametrize(

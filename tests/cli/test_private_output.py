@@ -15,7 +15,7 @@ from .server import QUICK, Up, kactl
 # Modules that open files for writing in another way, and why.
 OTHERWISE = {
     "kactl/runtime/private_files.py": "has the functions for all others",
-    "kactl/admin/audit_file.py": "opens with O_NOFOLLOW, mode 0600",
+    "kactl/runtime/rotating_file.py": "opens with O_NOFOLLOW, mode 0600",
     "kactl/cli/monitoring.py": "text of the package for other programs, with no name in it",
     "kactl/cli/pki.py": "the cluster's name in a folder of mode 0700, and a temporary folder",
     "kactl/forensics/java.py": "a script in a temporary folder",
@@ -105,7 +105,10 @@ class Writes(ast.NodeVisitor):
             self.lines.append(node.lineno)
         if name == "open" and any(set(mode) & set("wax+") and set(mode) <= set("wax+bt") for mode in modes):
             self.lines.append(node.lineno)
-        if name == "open" and "O_CREAT" in ast.dump(node):
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr == "O_CREAT":
             self.lines.append(node.lineno)
         self.generic_visit(node)
 
