@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from kactl.cli.root import kactl
 from kactl.forensics.event_types import Kind
 from kactl.forensics.ingest import Ingested, NothingToIngest, ingest
 from kactl.forensics.text import archive, source
@@ -116,6 +118,7 @@ def test_archive_that_ends_in_the_middle_is_read_up_to_there(kind: str, tmp_path
     assert any(report.is_log and report.lines == 5 and report.error is None for report in done.files)
     (broken,) = (report for report in done.files if report.error and "cannot be unpacked further" in report.error)
     assert f"{tmp_path}/bundle.bin cannot be unpacked further" in str(broken.error)
+    assert broken.kind not in (Kind.FOREIGN, Kind.EMPTY)
 
 
 @pytest.mark.parametrize("above", ["../" * 30, "a/" + "../" * 30, ""])
@@ -152,6 +155,18 @@ def test_archive_of_too_many_files_is_read_up_to_the_limit(tmp_path: Path, monke
 def test_archive_without_a_log_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(NothingToIngest, match=r"bundle\.bin!notes"):
         read(tar({"notes": b"nothing\n"}), tmp_path)
+
+
+def test_archive_is_looked_into_before_its_layout_counts(tmp_path: Path) -> None:
+    (tmp_path / "bundle.tgz").write_bytes(ARCHIVES["tar.gz"](FILES))
+    command = ["forensics", "ingest", str(tmp_path / "bundle.tgz"), "--out", str(tmp_path / "out")]
+
+    bad = CliRunner().invoke(kactl, [*command, "--layout", "%d %q"])
+    assert (bad.exit_code, (tmp_path / "out").exists()) == (2, False)
+    done = CliRunner().invoke(kactl, command)
+
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out" / "ingest.json").exists()
 
 
 def test_program_is_no_archive_of_logs(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
@@ -501,10 +502,14 @@ def test_few_logs_are_ingested_without_spark(tmp_path: Path, monkeypatch: pytest
 def test_times_of_an_unset_clock_are_no_part_of_the_period(tmp_path: Path) -> None:
     unset = OTHER.replace("2024-05-01 10:00", "1970-01-01 00:00")
     (tmp_path / "server.log").write_text(unset * 2 + BROKER)
+    (tmp_path / "unset.log").write_text(unset)
 
-    done = ingest(lambda: pytest.fail("Spark was started"), [str(tmp_path / "server.log")], str(tmp_path / "out"))
+    done = ingest(lambda: pytest.fail("Spark was started"), [str(tmp_path)], str(tmp_path / "out"))
 
-    (report,) = done.files
+    report, none = done.files
+    assert (none.begin, none.end) == (None, None)
+    hours = ds.dataset(tmp_path / "out" / "levels").to_table()["hour"].to_pylist()
+    assert {hour.year for hour in hours} == {2024}
     assert report.begin is not None
     assert report.begin // 1_000_000 == 1714557600
     assert any(

@@ -130,3 +130,35 @@ def test_missing_isr_makes_cleanness_unknown(found: dict[str, list[dict[str, Any
 
 def test_leader_outside_complete_isr_is_unclean(found: dict[str, list[dict[str, Any]]]) -> None:
     assert [row["unclean"] for row in found["left-out"]] == [False, True]
+
+
+# 1 is fenced at 12 and 2 at 20, and neither returns; 3 is fenced at 20 and returns at 30.
+_OF_CONTROLLER_ONLY: Final = [
+    created(1, "alone-0", (1,)),
+    created(1, "both-0", (1, 2)),
+    created(1, "returned-0", (3,)),
+    created(1, "one-left-0", (1, 4)),
+    quorum(12, "Fencing broker 1 because its session has timed out."),
+    quorum(20, "Fencing broker 2 because its session has timed out."),
+    quorum(20, "Fencing broker 3 because its session has timed out."),
+    quorum(
+        30,
+        "The request from broker 3 to unfence has been granted because it has caught up with the offset of its "
+        "register broker record 48.",
+    ),
+    quorum(60, "Replayed TopicRecord for topic later with topic ID zWn1ruoqbLghizMWU5Oafw."),
+]
+_OF_2_ONLY: Final = [leads_3(12.1, 2, "both-0", 1, 1, (2,), before=_led_by(1, 0))]
+
+
+def test_partition_whose_replicas_are_all_fenced_has_no_leader(spark: SparkSession) -> None:
+    logs = {(5, Kind.CONTROLLER): _OF_CONTROLLER_ONLY, (2, Kind.STATE_CHANGE): _OF_2_ONLY}
+    told = chain(spark, logs, copied=True)
+
+    listed = rows(outages(told.timed, told.leadership, told.absences), "begin")
+
+    assert [(row["topic"], row["broker"], row["cause"]) for row in listed if row["end"] is None] == [
+        ("alone", 1, "broker-failure"),
+        ("both", 2, "broker-failure"),
+    ]
+    assert {(row["end_kind"], row["begin_kind"]) for row in listed if row["end"] is None} == {("open", "inferred")}

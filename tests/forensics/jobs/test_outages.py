@@ -62,7 +62,8 @@ class Story:
     def failed(self, at: float, before: str = "Offline", why: str = NOBODY_LIVES) -> "Story":
         tried = f"from {before}Partition to OnlinePartition"
         message = f"Controller 1 epoch 5 failed to change state for partition {self.name}-0 {tried}"
-        return self.says(at, f"{message}\n{why.format(name=self.name)}\n\tat kafka.controller.X", "ERROR")
+        trace = f"\n{why.format(name=self.name)}\n\tat kafka.controller.X" if why else ""
+        return self.says(at, message + trace, "ERROR")
 
     def cut(self, at: float, leader: int, epoch: int, removed: int) -> "Story":
         body = f"(Leader:{leader},ISR:9,LeaderEpoch:{epoch},ControllerEpoch:5)"
@@ -170,6 +171,18 @@ def _stories() -> Iterable[Story]:
         .led(60, 70, 6, "offline", **offline, prev_isr=[70], received_at=60.1, led_at=60.4)
     )
     # Broker 71 is found dead at 20; at 50 a replica that was not in sync is elected.
+    yield (
+        Story("nobody-lives-unsaid")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .failed(20.1, why="")
+        .led(60, 70, 5, "offline", **offline, led_at=60.4)
+    )
+    yield (
+        Story("other-failure-unsaid")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .failed(20.1, why="")
+        .led(60, 71, 5, "offline", **offline, led_at=60.4)
+    )
     yield (
         Story("nobody-in-sync")
         .led(0, 71, 4, "unknown", led_at=0.1)
@@ -641,6 +654,12 @@ def test_failed_elections_prolong_one_outage(found: Rows) -> None:
     assert (row["cause"], row["broker"], row["new_leader"], row["unclean"]) == ("no-live-replica", 70, 70, False)
     assert (row["attempts_failed"], row["reason"]) == (2, NOBODY_LIVES.format(name="nobody-lives").split(": ")[1])
     assert parts(row) == (16_000, 100, 39_900, None, 100, 300)
+
+
+def test_lost_leader_that_returns_shows_why_an_election_failed(found: Rows) -> None:
+    (returned,), (replaced,) = found("nobody-lives-unsaid"), found("other-failure-unsaid")
+
+    assert (returned["cause"], replaced["cause"]) == ("no-live-replica", "broker-failure")
 
 
 def test_unclean_election_after_a_wait_took_no_time_itself(found: Rows) -> None:

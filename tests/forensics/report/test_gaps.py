@@ -126,7 +126,9 @@ def test_changes_that_name_no_partition_make_the_severity_unknown(outages: int) 
 
     level, because = severity(facts)
 
-    assert (level, brief(facts, (), (), UTC).is_over) == ("unknown", None)
+    found = brief(facts, (), (), UTC)
+    assert (level, found.is_over) == ("unknown", None)
+    assert found.lines[1].text.startswith("Not known from these logs: the controller changed 3 partitions")
     assert because.endswith("the controller changed 3 partitions without naming them, as KRaft's does at INFO")
     assert any("org.apache.kafka.controller.ReplicationControlManager to DEBUG" in limit for limit in limits(facts))
 

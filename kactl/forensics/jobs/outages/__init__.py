@@ -10,9 +10,10 @@
 `times` computes begin, end, their bounds and the parts. `totals` aggregates outages.
 
 An outage is reported only where a line proves it: a line of the partition that it was offline or that an election
-failed, an election out of OfflinePartition, or a leader that was absent when the next one took over. The following
-prove nothing: ISR changes, epochs that rise under the same leader, repeated requests, logs that are given twice, and
-the lines of a topic that is being deleted, whose partitions go offline on the way.
+failed, an election out of OfflinePartition, a leader that was absent when the next one took over, or a fenced leader
+whose other replicas were fenced before and stay so. The following prove nothing: ISR changes, epochs that rise under
+the same leader, repeated requests, logs that are given twice, and the lines of a topic that is being deleted, whose
+partitions go offline on the way.
 """
 
 from typing import Final

@@ -233,9 +233,13 @@ def _is_handed_over() -> Value:
 
 
 def _is_waiting() -> Value:
-    """True if an election failed because no in-sync replica was alive. KRaft stores a state without leader instead."""
+    """True if an election failed because no in-sync replica was alive. KRaft stores a state without leader instead.
+
+    Without a line of the reason, the lost leader shows it: no other replica was elected before it returned.
+    """
     message = f.concat_ws(" ", "before.why.error", "before.why.reason")
-    return ((f.col("before.failed") > 0) & message.rlike(_NOBODY_LIVES)) | (
+    is_unsaid = f.col("before.why").isNull() & is_true(f.col("after.head.leader") == f.col("lost"))
+    return ((f.col("before.failed") > 0) & (message.rlike(_NOBODY_LIVES) | is_unsaid)) | (
         f.col("before.nobody") & ~f.col("before.cut")
     )
 

@@ -33,6 +33,7 @@ from kactl.forensics.jobs.expressions import (
     rows_of,
     stacked,
 )
+from kactl.forensics.jobs.membership import FENCED
 
 # The broker is alive but has lost some of its replicas. All other values are those of `absences`.
 DIRECTORY: Final = "directory"
@@ -73,7 +74,7 @@ def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> D
             nothing is known before the election, `after` if the logs end while the partition is unavailable.
     """
     # Columns that lines do not have are null in their marks.
-    marks = _elections(leadership, absences).unionByName(_lines(timed), allowMissingColumns=True)
+    marks = stacked(_elections(leadership, absences), _lines(timed), _deserted(leadership, absences))
     summed = _summed(_parted(marks))
     names = [name for name in summed.columns if name not in KEY]
     own = summed.select(*KEY, "interval", f.struct(*names).alias("own"))
@@ -184,6 +185,37 @@ def _is_elected_dead() -> Value:
 
     silent = f.col("led_at").isNull() & f.col("received_at").isNull()
     return silent & is_true(f.exists("losses", was_dead))
+
+
+def _deserted(leadership: DataFrame, absences: DataFrame) -> DataFrame:
+    """Marks of partitions whose last leader was fenced after all their other replicas, none of which came back.
+
+    At INFO, KRaft's controllers log that they fence a broker, and not which partitions that leaves without a leader.
+    """
+    stays_away = (f.col("how") == FENCED) & ~is_true(f.col("planned")) & f.col("back_at").isNull()
+    gone = absences.where(stays_away).select("broker", f.unix_micros("detected_at").alias("at_us"))
+    last = leadership.groupBy(*KEY).agg(
+        f.max_by(f.struct("leader", _us("begin")), "leader_epoch").alias("last"),
+        f.max("leader_epoch").alias("leader_epoch"),
+        f.max_by("replicas", f.when(f.col("replicas").isNotNull(), f.col("leader_epoch"))).alias("replicas"),
+    )
+    ours = f.filter("gone", lambda one: f.array_contains("replicas", one["broker"]))
+    at_us = f.array_max(f.transform("ours", lambda one: one["at_us"]))
+    is_last = f.exists("ours", lambda one: (one["broker"] == f.col("last.leader")) & (one["at_us"] == f.col("at_us")))
+    none_left = f.size(f.array_except("replicas", f.transform("ours", lambda one: one["broker"]))) == 0
+    return (
+        last.crossJoin(f.broadcast(gone.agg(f.collect_list(f.struct("broker", "at_us")).alias("gone"))))
+        .withColumn("ours", ours)
+        .withColumn("at_us", at_us)
+        .where(is_last & none_left & (f.col("at_us") >= f.col("last.begin_us")))
+        .select(
+            *KEY,
+            f.lit(WENT_OFFLINE).alias("mark"),
+            "at_us",
+            f.lit(UNKNOWN_ERROR_US).cast("long").alias("error_us"),
+            "leader_epoch",
+        )
+    )
 
 
 def _lines(timed: DataFrame) -> DataFrame:
