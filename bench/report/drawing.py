@@ -6,13 +6,13 @@ colour-blind readers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from bench.spread import Spread
-from kactl.forensics.report.svg import Drawing, LogScale, log_scale
+from kactl.forensics.report.svg import Drawing
 
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#000000")
 _STYLE: Final = """
@@ -32,6 +32,37 @@ polyline { fill: none; stroke-width: 2; }
 )
 _WIDTH: Final = 860
 _LABEL_GAP: Final = 15.0
+
+
+class LogScale(msgspec.Struct, frozen=True):
+    """Logarithmic scale: its range of values and of pixels. Equal ratios are equal distances."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        share = math.log10(value / self.low) / math.log10(self.high / self.low)
+        return self.begin + share * (self.end - self.begin)
+
+    def ticks(self) -> Iterator[tuple[float, bool]]:
+        """Returns 1, 2 and 5 of each decade, each with a flag for the decade itself."""
+        for exponent in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
+            for digit in (1, 2, 5):
+                value = digit * 10.0**exponent
+                if self.low * 0.999 <= value <= self.high * 1.001:
+                    yield value, digit == 1
+
+
+def log_scale(values: Iterable[float], *, begin: float, end: float) -> LogScale:
+    """Returns a scale for all positive values, of at least one decade."""
+    positive = [value for value in values if value > 0]
+    low, high = min(positive) / 1.25, max(positive) * 1.25
+    if high / low < 10:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    return LogScale(low, high, begin, end)
 
 
 class Point(msgspec.Struct, frozen=True):

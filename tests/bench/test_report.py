@@ -10,11 +10,10 @@ import pytest
 from bench.figures import Figure, Found, Results, Unit, read_all, write
 from bench.goals import GOALS, RACE, Goal, printed
 from bench.report.__main__ import main
-from bench.report.drawing import Point, curves, pairs
+from bench.report.drawing import LogScale, Point, curves, log_scale, pairs
 from bench.report.page import SECTIONS, page
 from bench.report.parts import Parts
 from bench.spread import spread
-from kactl.forensics.report.svg import LogScale, log_scale
 from tests.support.tree import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"

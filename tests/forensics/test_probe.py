@@ -257,6 +257,42 @@ def test_lines_of_kafka_in_an_unknown_layout_are_not_foreign(lines: list[str], t
     assert f"the first of them: {lines[-1]}" in found.error
 
 
+def test_lines_of_kafka_are_found_late_in_utf_16(tmp_path: Path) -> None:
+    others = ["12:00:00 another program"] * 20_000
+    for name, line in (("known", STANDARD), ("unknown", ELSEWHERE)):
+        (tmp_path / name).write_text("\n".join([*others, line, line]), encoding="utf-16")
+
+    found = [probe(str(tmp_path / name)) for name in ("known", "unknown")]
+
+    assert [(each.kind, each.encoding) for each in found] == [
+        (Kind.STATE_CHANGE, "utf-16"),
+        (Kind.NOT_UNDERSTOOD, "utf-16"),
+    ]
+
+
+@pytest.mark.parametrize("other", ["12:00:00 another program\n", "12:00:00 another Broker\n"])
+def test_line_of_kafka_is_found_across_two_reads(other: str, tmp_path: Path) -> None:
+    before = 2 * 256 * 1024 - 20
+    others = (other * (before // len(other) + 1))[-before:]
+    (tmp_path / "app.log").write_text(f"{others}{ELSEWHERE}\nend\n")
+
+    assert f"the first of them: {ELSEWHERE}" in probe(str(tmp_path / "app.log")).error
+
+
+def test_binary_file_with_a_line_of_kafka_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / "heap").write_bytes(b"\xff\x80\0" * 100 + f"\n{ELSEWHERE}\n".encode())
+
+    assert probe(str(tmp_path / "heap")).kind is Kind.FOREIGN
+
+
+def test_line_without_a_logger_is_of_kafka_by_its_writer(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text(f"{TS} INFO [GroupCoordinator 2]: Started\n{TS} INFO [Broker id=2] Stopped\n")
+
+    found = probe(str(tmp_path / "app.log"), ("%d %p %m%n",))
+
+    assert (found.kind, found.broker) == (Kind.SERVER, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

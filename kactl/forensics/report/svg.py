@@ -5,13 +5,10 @@ Coordinates are pixels at full width. The tip of a shape is shown on hover, and 
 """
 
 import datetime
-import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
-
-import msgspec
 
 # -- scales ------------------------------------------------------------------------------------------------------------
 
@@ -63,37 +60,6 @@ class TimeScale:
         while time <= self.end:
             yield time
             time += step
-
-
-class LogScale(msgspec.Struct, frozen=True):
-    """Logarithmic scale: its range of values and of pixels. Equal ratios are equal distances."""
-
-    low: float
-    high: float
-    begin: float
-    end: float
-
-    def at(self, value: float) -> float:
-        share = math.log10(value / self.low) / math.log10(self.high / self.low)
-        return self.begin + share * (self.end - self.begin)
-
-    def ticks(self) -> Iterator[tuple[float, bool]]:
-        """Returns 1, 2 and 5 of each decade, each with a flag for the decade itself."""
-        for exponent in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
-            for digit in (1, 2, 5):
-                value = digit * 10.0**exponent
-                if self.low * 0.999 <= value <= self.high * 1.001:
-                    yield value, digit == 1
-
-
-def log_scale(values: Iterable[float], *, begin: float, end: float) -> LogScale:
-    """Returns a scale for all positive values, of at least one decade."""
-    positive = [value for value in values if value > 0]
-    low, high = min(positive) / 1.25, max(positive) * 1.25
-    if high / low < 10:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
-    return LogScale(low, high, begin, end)
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------
