@@ -147,7 +147,8 @@ class Ownership(Handlers):
         ]
         if any(restarts_ms):
             log.info(
-                "participants are restarted: their shares stay uneven until all are, or for %d ms", max(restarts_ms)
+                "participants are restarted: their shares stay uneven until all are, or for %.0f s",
+                max(restarts_ms) / 1000,
             )
         if left_ms := [each for each in (*resigned_ms, *restarts_ms, *self._failed_ms().values()) if each > 0]:
             self._timers.set(AutoPlacement(), min(left_ms) + 1)
