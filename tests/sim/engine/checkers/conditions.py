@@ -311,14 +311,16 @@ class ConditionsNow:
                 yield f"partition {name}: {dead} are down and in the ISR {list(held.isr)}"
 
     def led_elsewhere(self, percentage: int) -> Iterator[str]:
-        """Preferred replicas in the ISR lead: of those of one broker all but a percentage."""
+        """Preferred replicas in the ISR lead, where none has resigned: of those of one broker all but a percentage."""
+        resigned = self._controller.cluster.resigned
         preferring: dict[int, list[bool]] = {}
         for name, assignment, held in self._partitions():
             if name.topic in self._owned:
                 continue
             preferred = assignment.replicas[0]
             is_led = held is None or held.leader == preferred or preferred not in held.isr
-            preferring.setdefault(preferred, []).append(not is_led and self._may_lead(preferred, name))
+            is_late = not is_led and name not in resigned and self._may_lead(preferred, name)
+            preferring.setdefault(preferred, []).append(is_late)
         for broker, late in preferring.items():
             if sum(late) * 100 > len(late) * percentage:
                 yield f"broker {broker} does not lead {sum(late)} of the {len(late)} partitions that prefer it"

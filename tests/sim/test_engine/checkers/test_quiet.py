@@ -75,6 +75,10 @@ def signature(
     return f"{outcome.signature}: {outcome.error}"
 
 
+PARTICIPANTS = WorldSpec(
+    brokers=BrokersSpec(kind="participant", count=3, level="3.9", sessions="controller", links=True, handlers=True),
+    settings=SETTINGS,
+)
 BOUNCE = Action("kill", at_ms=5_000, args={"node": "broker 1", "restart_after_ms": 5_000})
 LEAVE = Action("leave", at_ms=5_000, args={"broker": "broker 3", "to": "active controller"})
 DELETE = Action("delete", at_ms=10_000, args={"topic": "t1", "to": "active controller"})
@@ -186,6 +190,22 @@ def test_preferred_replica_that_does_not_lead_is_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(Balancing, "_check", check)
 
     assert "LIV-07: broker 1 does not lead 1 of the 1 partitions" in signature(BOUNCE)
+
+
+@pytest.mark.parametrize(("remembers", "expected"), [(True, "pass"), (False, "LIV-07")])
+def test_preferred_replica_that_has_resigned_need_not_lead(
+    remembers: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgets(self: Balancing, **_: Any) -> None:
+        self.cluster.resigned.clear()
+
+    if not remembers:
+        monkeypatch.setattr(Balancing, "_check", forgets)
+    fail = Action("fail handler", at_ms=500, args={"broker": "broker 1", "phase": "lead", "what": "resign"})
+
+    outcome = run_script(Script(world=PARTICIPANTS, duration_ms=8_000, actions=[fail, TOPIC]))
+
+    assert outcome.signature == expected, outcome.error
 
 
 def test_broker_that_stays_marked_as_shutting_down_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
