@@ -13,6 +13,7 @@ from kactl.decide.messages.events import (
     Priority,
     StandbyUpdate,
 )
+from kactl.decide.messages.leases import HolderSilence
 from kactl.testing.nodes import on
 from tests.sim.engine.cluster import SimulatedCluster
 
@@ -51,7 +52,7 @@ class Leftovers:
             if waits:
                 yield f"{len(loop.inbox)} events wait in the inbox of {member.name}"
             for event in loop.controllership._timers._running:
-                if not self._is_due(event, is_active=is_active):
+                if not isinstance(event, HolderSilence) and not self._is_due(event, is_active=is_active):
                     yield f"{member.name} has a timer for {event.label}"
             if not is_active and (channels := member.controller.channels.all()):
                 yield f"{member.name} is a standby with channels to brokers {[each.broker.id for each in channels]}"
@@ -59,6 +60,14 @@ class Leftovers:
             # That of participants' balance is another one of that name.
             if count > 1 + (self._has_participants and task == "timer: AutoPreferredReplicaLeaderElection"):
                 yield f"{node} runs {task!r} {count} times"
+
+    def silences(self) -> Iterator[str]:
+        """The controller waits for the report of no participant: each hand-over, which may begin late, has ended."""
+        for member in self._cluster.controllers.values():
+            if member.is_running and member.controller is not None:
+                for event in member.controller.loop.controllership._timers._running:
+                    if isinstance(event, HolderSilence):
+                        yield f"{member.name} has a timer for {event.label}"
 
     def _is_due(self, event: Event, *, is_active: bool) -> bool:
         """Returns whether a timer may be set at rest. That of a shutdown ends with the mark, or the registration."""

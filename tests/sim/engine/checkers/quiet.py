@@ -142,6 +142,7 @@ class Quiet:
             ("LIV-11", self.even_ms, shares.without_standbys),
             ("LIV-08", self.settle_ms, view.retries),
             ("LIV-08", self.settle_ms, left.retries),
+            ("LIV-08", self.even_ms, left.silences),
             ("INV-09", self.settle_ms, view.memory_differences),
             ("INV-09", self.settle_ms, view.state_differences),
             ("INV-16", self.settle_ms, view.strangers),

@@ -23,8 +23,10 @@ from kactl.actors.machines.machine import MoveResult
 from kactl.actors.priority_inbox import Timers
 from kactl.decide.machines import replica
 from kactl.decide.messages.events import TopicDeletion
+from kactl.decide.messages.leases import HolderSilence
 from kactl.decide.state.cluster import Cluster
 from kactl.stores.memory import MemoryStore
+from kactl.testing.nodes import on
 from tests.sim.engine import cluster
 from tests.sim.engine.actions import brokers
 from tests.sim.engine.brokers import ModelBroker, SimulatedBroker, entries, receiver
@@ -32,7 +34,7 @@ from tests.sim.engine.brokers.receiver import Receiver
 from tests.sim.engine.brokers.replication import Replication
 from tests.sim.engine.checkers import conditions
 from tests.sim.engine.checkers.conditions import ConditionsNow
-from tests.sim.engine.checkers.quiet import Limits, Unmet
+from tests.sim.engine.checkers.quiet import Limits, Quiet, Unmet
 from tests.sim.engine.run import run_script
 from tests.sim.engine.script import (
     Action,
@@ -300,6 +302,30 @@ def test_timer_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Balancing, "begin", begins)
 
     assert "has a timer for TopicDeletion" in signature()
+
+
+@pytest.mark.parametrize(("waits_ms", "expected"), [(-1_000, "pass"), (60_000, "LIV-08")], ids=["ends", "stays"])
+def test_participant_may_be_waited_for_until_shares_are_even(
+    waits_ms: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last hand-over that evens out the shares begins late, and its timer with it."""
+    unmet = Quiet.unmet
+
+    def waits(self: Quiet) -> list[Unmet]:
+        if not timers and (active := self._active()) is not None:
+            assert active.controller is not None
+            assert active.node is not None
+            with on(active.node):
+                timers.append(active.controller.loop.controllership._timers)
+                timers[0].set(HolderSilence(1, 0), self.even_ms + waits_ms)
+        return unmet(self)
+
+    timers: list[Timers] = []
+    monkeypatch.setattr(Quiet, "unmet", waits)
+
+    outcome = run_script(Script(world=PARTICIPANTS, duration_ms=2_000, actions=[TOPIC]))
+
+    assert outcome.signature == expected, outcome.error
 
 
 def test_log_of_a_deleted_topic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
