@@ -171,8 +171,8 @@ class Partitions(Machine[Move]):
             if len(self.cluster.table.owned(refused.rows.index[:1])):
                 # A handler that fails everywhere has its shard refused, and owned again; its reports have a line.
                 level = logging.DEBUG
-            text = "%d partitions cannot become %s; the first: %s: %s%s"
-            log.log(level, text, len(refused), target.name, name, reason, because)
+            first = f"{name}: {reason}{because}"
+            log.log(level, "%d partitions cannot become %s; the first: %s", len(refused), target.name, first)
         return committed
 
     def _enqueue(self, committed: Change, strategy: str = "") -> None:

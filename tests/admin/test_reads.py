@@ -393,8 +393,9 @@ async def test_metrics_have_the_documented_names(shared: Served) -> None:
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    # Metrics of the Kafka listener, the state-change log, certificates and refusals exist only where there are these.
-    absent = ("kactl.listener.", "kactl.event_log.", "kactl.certificate.", *REFUSALS)
+    # Metrics of the Kafka listener, the state-change log, certificates, failing handlers and refusals exist only where
+    # there are these.
+    absent = ("kactl.listener.", "kactl.event_log.", "kactl.certificate.", "kactl.replica.", *REFUSALS)
     present = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith(absent)]
     assert len(present) > 20
     for name, unit, _ in GAUGES:

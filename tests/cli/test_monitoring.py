@@ -16,9 +16,11 @@ from tests.telemetry.test_monitoring import ALERTS, RULES, board_expressions, us
 
 from .server import QUICK, Up, kactl
 
-# Metrics that need a listener for brokers, participants in other processes, bad peers, ended leases, or refusals.
+# Metrics that need a listener for brokers, participants in other processes, failing handlers, bad peers, ended leases,
+# or refusals.
 ABSENT = (
     *("kactl_listener_", "kactl_network_heartbeat_", "kactl_network_violations_", "kactl_participant_lease_"),
+    "kactl_replica_",
     *("kactl_event_unchanged", "kactl_isr_proposal_rejected", "kactl_transitions_refused"),
 )
 
