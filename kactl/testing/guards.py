@@ -1,7 +1,8 @@
 """Guards of a simulated run: real time, unseeded randomness, threads, processes and sockets raise an error.
 
 Time and randomness are guarded for the modules of the program under test only: a log handler of a library may read the
-clock. `datetime.now` is a method of a type written in C, and is not guarded.
+clock. `datetime.now` is a method of a type written in C, and is not guarded. Other threads are no part of the run: it
+starts none.
 """
 
 import contextlib
@@ -48,24 +49,29 @@ _READINGS: Final[tuple[tuple[Any, str, str], ...]] = (
 
 @contextlib.contextmanager
 def guarded(prefixes: Collection[str], *, allowed: Collection[str] = ()) -> Iterator[None]:
-    """Guard the block.
+    """Guard the block, in the thread that enters it.
 
     Args:
         prefixes: names of packages and modules under test.
         allowed: modules among these that may use real time and randomness.
     """
+    own = threading.get_ident()
 
     def is_guarded(module: str) -> bool:
-        return module not in allowed and any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+        is_under_test = any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+        return is_under_test and module not in allowed and threading.get_ident() == own
+
+    def refuse(owner: type, name: str, call: str, remedy: str) -> None:
+        _replace(stack, owner, name, _refused(getattr(owner, name), own, call, remedy))
 
     with contextlib.ExitStack() as stack:
         for owner, name, remedy in _READINGS:
             _replace(stack, owner, name, _reading(getattr(owner, name), f"{owner.__name__}.{name}", remedy, is_guarded))
         _replace(stack, random.Random, "__init__", _seeded(random.Random.__init__, is_guarded))
-        _replace(stack, threading.Thread, "start", _refused("a thread", "use loop.run_in_executor"))
-        _replace(stack, subprocess.Popen, "__init__", _refused("a process", "processes are nodes of the simulation"))
-        _replace(stack, socket.socket, "connect", _refused("a connection", "pass a simulated network to the program"))
-        _replace(stack, socket.socket, "bind", _refused("a socket", "pass a simulated network to the program"))
+        refuse(threading.Thread, "start", "a thread", "use loop.run_in_executor")
+        refuse(subprocess.Popen, "__init__", "a process", "processes are nodes of the simulation")
+        refuse(socket.socket, "connect", "a connection", "pass a simulated network to the program")
+        refuse(socket.socket, "bind", "a socket", "pass a simulated network to the program")
         yield
 
 
@@ -98,8 +104,10 @@ def _check(frame: Any, name: str, remedy: str, is_guarded: Callable[[str], bool]
         raise NonDeterministic(f"{frame.f_code.co_filename}:{frame.f_lineno} calls {name}: {remedy}")
 
 
-def _refused(call: str, remedy: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> None:
+def _refused(original: Any, own: int, call: str, remedy: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != own:
+            return original(*args, **kwargs)
         raise RealWorld(call, remedy)
 
     return refuse

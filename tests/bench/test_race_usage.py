@@ -42,9 +42,11 @@ def test_children_count_and_others_do_not(tmp_path: Path) -> None:
 
 
 def test_wait_for_rest_has_a_time_limit(tmp_path: Path) -> None:
-    with Process([sys.executable, "-c", "while True: pass"], output=tmp_path / "busy.log") as busy:
+    program = "print('busy', flush=True)\nwhile True: pass"
+    with Process([sys.executable, "-c", program], output=tmp_path / "busy.log") as busy:
+        busy.wait_for_line("busy", LIMIT_S)
         with pytest.raises(HarnessError, match="did not come to rest"):
-            wait_calm([busy.pid], window_s=0.3, limit_s=0.2)
+            wait_calm([busy.pid], window_s=2.0, limit_s=1.0)  # long enough for its turn on a busy machine
         busy.pause()
         wait_calm([busy.pid], window_s=0.1, limit_s=LIMIT_S)
 

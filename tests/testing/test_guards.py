@@ -75,3 +75,25 @@ def test_thread_and_socket_are_rejected() -> None:
     for main in (thread, connection):
         with pytest.raises(RealWorld, match="is not simulated"):
             sim.run(main)
+
+
+def test_thread_from_before_the_run_reads_the_clock_and_starts_others() -> None:
+    began, results = threading.Event(), []
+
+    def elsewhere() -> None:
+        assert began.wait(60)
+        other = threading.Thread(target=lambda: results.append(time.monotonic()))
+        other.start()
+        other.join(60)
+        results.append(time.monotonic())
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+
+    async def main() -> None:
+        began.set()
+        thread.join(60)
+
+    sim.run(main)
+
+    assert len(results) == 2
