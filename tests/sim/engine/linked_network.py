@@ -8,7 +8,6 @@ until none has arrived for some time, or the instance is not the active controll
 """
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -28,9 +27,8 @@ from kactl.decide.messages.sessions import (
 from kactl.model.errors import ControllerUnreachable, InternalError, NotController
 from kactl.testing.history import History
 from kactl.testing.network import Network
-from kactl.testing.node_network import TIMEOUT_MS, NodeLink, NodeNetwork, call_controller
+from kactl.testing.node_network import NodeLink, NodeNetwork, call_controller
 from kactl.testing.nodes import Node
-from kactl.testing.transport import BROKER
 from kactl.transports.base import ControllerPort, LinkState, ParticipantPort, Transport
 
 # A link is lost after this many dials that did not arrive.
@@ -183,6 +181,7 @@ class LinkedNetwork(NodeNetwork):
     """View of one node, with given ids, and links that controllers learn of.
 
     Args:
+        options: see `NodeNetwork`.
         dial_ms: how often participants dial, so that controllers learn of their links. None: they have no links, and
             controllers fence nothing.
     """
@@ -193,21 +192,10 @@ class LinkedNetwork(NodeNetwork):
         node: Node,
         history: History,
         *,
-        broker_name: str = BROKER,
-        controllers: Sequence[str] = (),
-        numbers: "itertools.count[int] | None" = None,
-        timeout_ms: float = TIMEOUT_MS,
         dial_ms: float | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            network,
-            node,
-            history,
-            broker_name=broker_name,
-            controllers=controllers,
-            numbers=numbers,
-            timeout_ms=timeout_ms,
-        )
+        super().__init__(network, node, history, **options)
         self.reports_links = dial_ms is not None
         self.dial_ms = dial_ms
         self._accepted: AcceptedLinks | None = None
